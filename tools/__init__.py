@@ -1,0 +1,1 @@
+"""Scripts that the book needs, and nothing that the library needs."""
