@@ -68,7 +68,12 @@ CASES = {
     ),
     "masked_lm_tied_gelu_pytorch_tanh": (
         "BertForMaskedLM",
-        dict(vocab_size=137, hidden_size=16, num_attention_heads=4, hidden_act="gelu_pytorch_tanh"),
+        dict(
+            vocab_size=137,
+            hidden_size=16,
+            num_attention_heads=4,
+            hidden_act="gelu_pytorch_tanh",
+        ),
         ["padding"],
     ),
     "masked_lm_untied_relu": (
@@ -76,8 +81,16 @@ CASES = {
         dict(hidden_act="relu", tie_word_embeddings=False, num_hidden_layers=1),
         ["segments"],
     ),
-    "next_sentence": ("BertForNextSentencePrediction", dict(num_attention_heads=1), ["padding", "segments"]),
-    "classification_one_label": ("BertForSequenceClassification", dict(num_labels=1), ["padding"]),
+    "next_sentence": (
+        "BertForNextSentencePrediction",
+        dict(num_attention_heads=1),
+        ["padding", "segments"],
+    ),
+    "classification_one_label": (
+        "BertForSequenceClassification",
+        dict(num_labels=1),
+        ["padding"],
+    ),
     "classification_two_labels": (
         "BertForSequenceClassification",
         dict(num_labels=2, hidden_act="gelu_new"),
@@ -85,14 +98,36 @@ CASES = {
     ),
     "classification_seven_labels": (
         "BertForSequenceClassification",
-        dict(num_labels=7, num_hidden_layers=3, hidden_size=16, num_attention_heads=2, type_vocab_size=3),
+        dict(
+            num_labels=7,
+            num_hidden_layers=3,
+            hidden_size=16,
+            num_attention_heads=2,
+            type_vocab_size=3,
+        ),
         ["segments"],
     ),
     "model_plain": ("BertModel", dict(pad_token_id=3), []),
-    "model_position_ids": ("BertModel", dict(hidden_size=20, num_attention_heads=5), ["padding", "positions"]),
-    "model_inputs_embeds": ("BertModel", dict(intermediate_size=28), ["padding", "segments", "embeds"]),
-    "model_full_mask": ("BertModel", dict(hidden_size=20, num_attention_heads=2), ["full_mask", "segments"]),
-    "model_longest": ("BertModel", dict(max_position_embeddings=9, hidden_act="relu"), ["longest", "padding"]),
+    "model_position_ids": (
+        "BertModel",
+        dict(hidden_size=20, num_attention_heads=5),
+        ["padding", "positions"],
+    ),
+    "model_inputs_embeds": (
+        "BertModel",
+        dict(intermediate_size=28),
+        ["padding", "segments", "embeds"],
+    ),
+    "model_full_mask": (
+        "BertModel",
+        dict(hidden_size=20, num_attention_heads=2),
+        ["full_mask", "segments"],
+    ),
+    "model_longest": (
+        "BertModel",
+        dict(max_position_embeddings=9, hidden_act="relu"),
+        ["longest", "padding"],
+    ),
     "model_one_token": ("BertModel", dict(num_hidden_layers=1), ["one_token"]),
 }
 
@@ -115,39 +150,59 @@ def draw_weights(model: torch.nn.Module, rng: np.random.Generator) -> None:
             parameter.copy_(torch.from_numpy(value.astype(np.float32)))
 
 
-def draw_inputs(class_name: str, config, flags: list[str], rng: np.random.Generator) -> dict[str, np.ndarray]:
+def draw_inputs(
+    class_name: str, config, flags: list[str], rng: np.random.Generator
+) -> dict[str, np.ndarray]:
     """Draw the arguments of the forward pass, in lucid's form (a full mask has the shape (B, T, T))."""
     batch, tokens = 3, 8
     if "longest" in flags:
         tokens = config.max_position_embeddings
     if "one_token" in flags:
         batch, tokens = 1, 1
-    lengths = np.array([tokens, tokens - 3, 2])[:batch] if "padding" in flags else np.full(batch, tokens)
+    lengths = (
+        np.array([tokens, tokens - 3, 2])[:batch]
+        if "padding" in flags
+        else np.full(batch, tokens)
+    )
     mask = (np.arange(tokens) < lengths[:, None]).astype(np.int64)
     ids = rng.integers(0, config.vocab_size, (batch, tokens))
     ids = np.where(mask == 1, ids, config.pad_token_id)
     inputs = {}
     if "embeds" in flags:
-        inputs["inputs_embeds"] = rng.normal(0.0, 0.8, (batch, tokens, config.hidden_size)).astype(np.float32)
+        inputs["inputs_embeds"] = rng.normal(
+            0.0, 0.8, (batch, tokens, config.hidden_size)
+        ).astype(np.float32)
     else:
         inputs["input_ids"] = ids
     if "padding" in flags:
         inputs["attention_mask"] = mask
     if "full_mask" in flags:
         full = rng.integers(0, 2, (batch, tokens, tokens))
-        full[:, np.arange(tokens), np.arange(tokens)] = 1  # a query always sees itself: no row is empty
+        full[:, np.arange(tokens), np.arange(tokens)] = (
+            1  # a query always sees itself: no row is empty
+        )
         inputs["attention_mask"] = full
     if "segments" in flags:
         split = rng.integers(1, tokens, (batch, 1))
-        inputs["token_type_ids"] = np.where(np.arange(tokens) < split, 0, config.type_vocab_size - 1)
-    if "positions" in flags:  # two sequences packed into a row; shifted by 5; in reverse order
+        inputs["token_type_ids"] = np.where(
+            np.arange(tokens) < split, 0, config.type_vocab_size - 1
+        )
+    if (
+        "positions" in flags
+    ):  # two sequences packed into a row; shifted by 5; in reverse order
         inputs["position_ids"] = np.stack(
-            [np.r_[np.arange(5), np.arange(tokens - 5)], np.arange(tokens) + 5, np.arange(tokens)[::-1]]
+            [
+                np.r_[np.arange(5), np.arange(tokens - 5)],
+                np.arange(tokens) + 5,
+                np.arange(tokens)[::-1],
+            ]
         )
     if class_name in ("BertForPreTraining", "BertForMaskedLM"):
         chosen = (rng.random((batch, tokens)) < 0.5) & (mask == 1)
         chosen[0, 1] = True
-        inputs["labels"] = np.where(chosen, rng.integers(0, config.vocab_size, (batch, tokens)), -100)
+        inputs["labels"] = np.where(
+            chosen, rng.integers(0, config.vocab_size, (batch, tokens)), -100
+        )
     if class_name == "BertForPreTraining":
         inputs["next_sentence_label"] = np.array([0, 1, 1])
     if class_name == "BertForNextSentencePrediction":
@@ -160,7 +215,12 @@ def draw_inputs(class_name: str, config, flags: list[str], rng: np.random.Genera
     return inputs
 
 
-def run(model: torch.nn.Module, inputs: dict[str, np.ndarray], cotangents: dict[str, np.ndarray], dtype: torch.dtype):
+def run(
+    model: torch.nn.Module,
+    inputs: dict[str, np.ndarray],
+    cotangents: dict[str, np.ndarray],
+    dtype: torch.dtype,
+):
     """Forward and backward in `dtype`; returns the entries ``output/``, ``loss/`` and ``grad/`` as NumPy arrays."""
     model = model.to(dtype).eval()
     model.zero_grad(set_to_none=True)
@@ -169,14 +229,24 @@ def run(model: torch.nn.Module, inputs: dict[str, np.ndarray], cotangents: dict[
         tensor = torch.from_numpy(np.ascontiguousarray(value))
         arguments[name] = tensor.to(dtype) if tensor.is_floating_point() else tensor
     mask = arguments.get("attention_mask")
-    if mask is not None and mask.ndim == 3:  # transformers takes such a mask as the term added to the scores
-        arguments["attention_mask"] = ((1 - mask).to(dtype) * torch.finfo(dtype).min)[:, None]
+    if (
+        mask is not None and mask.ndim == 3
+    ):  # transformers takes such a mask as the term added to the scores
+        arguments["attention_mask"] = ((1 - mask).to(dtype) * torch.finfo(dtype).min)[
+            :, None
+        ]
     if "inputs_embeds" in arguments:
         arguments["inputs_embeds"].requires_grad_(True)
     out = model(**arguments, output_hidden_states=True, output_attentions=True)
 
     found: dict[str, torch.Tensor] = {}
-    for name in ("last_hidden_state", "pooler_output", "logits", "prediction_logits", "seq_relationship_logits"):
+    for name in (
+        "last_hidden_state",
+        "pooler_output",
+        "logits",
+        "prediction_logits",
+        "seq_relationship_logits",
+    ):
         if getattr(out, name, None) is not None:
             found[f"output/{name}"] = out[name]
     for name in ("hidden_states", "attentions"):
@@ -184,15 +254,22 @@ def run(model: torch.nn.Module, inputs: dict[str, np.ndarray], cotangents: dict[
             found[f"output/{name}.{index}"] = value
 
     if cotangents:
-        loss = sum((out[name] * torch.from_numpy(value).to(dtype)).sum() for name, value in cotangents.items())
+        loss = sum(
+            (out[name] * torch.from_numpy(value).to(dtype)).sum()
+            for name, value in cotangents.items()
+        )
     else:
         loss = out.loss
     found["loss/loss"] = loss
     if "next_sentence_label" in arguments:
         cross_entropy = torch.nn.functional.cross_entropy
         logits = out.prediction_logits
-        found["loss/mlm_loss"] = cross_entropy(logits.flatten(0, 1), arguments["labels"].flatten())
-        found["loss/nsp_loss"] = cross_entropy(out.seq_relationship_logits, arguments["next_sentence_label"])
+        found["loss/mlm_loss"] = cross_entropy(
+            logits.flatten(0, 1), arguments["labels"].flatten()
+        )
+        found["loss/nsp_loss"] = cross_entropy(
+            out.seq_relationship_logits, arguments["next_sentence_label"]
+        )
 
     loss.backward()
     for name, parameter in model.named_parameters():
@@ -217,18 +294,27 @@ def build(case: str):
     config.architectures = [class_name]
     settings = json.loads(config.to_json_string(use_diff=False))
     model = getattr(transformers, class_name)(config)
-    if not config.tie_word_embeddings and hasattr(model, "cls") and hasattr(model.cls, "predictions"):
+    if (
+        not config.tie_word_embeddings
+        and hasattr(model, "cls")
+        and hasattr(model.cls, "predictions")
+    ):
         # One decoder bias, as in the paper and as tied models have it: transformers leaves two when untied.
         model.cls.predictions.bias = model.cls.predictions.decoder.bias
     draw_weights(model, rng)
     inputs = draw_inputs(class_name, config, flags, rng)
-    weights = {f"weight/{name}": value.detach().numpy().copy() for name, value in model.named_parameters()}
+    weights = {
+        f"weight/{name}": value.detach().numpy().copy()
+        for name, value in model.named_parameters()
+    }
     cotangents = {}
     if class_name == "BertModel":
         batch, tokens = inputs.get("input_ids", inputs.get("inputs_embeds")).shape[:2]
         shape = (batch, tokens, config.hidden_size)
         cotangents["last_hidden_state"] = rng.normal(0.0, 1.0, shape).astype(np.float32)
-        cotangents["pooler_output"] = rng.normal(0.0, 1.0, shape[::2]).astype(np.float32)
+        cotangents["pooler_output"] = rng.normal(0.0, 1.0, shape[::2]).astype(
+            np.float32
+        )
 
     single = run(model, inputs, cotangents, torch.float32)
     exact = run(model, inputs, cotangents, torch.float64)
@@ -236,8 +322,12 @@ def build(case: str):
     for name in exact:
         kind = name.split("/")[0]
         if kind == "loss":
-            worst[kind] = max(worst[kind], abs(float(single[name]) - float(exact[name])))
-        elif not name.endswith("self.key.bias"):  # zero but for rounding: see test_parity.py
+            worst[kind] = max(
+                worst[kind], abs(float(single[name]) - float(exact[name]))
+            )
+        elif not name.endswith(
+            "self.key.bias"
+        ):  # zero but for rounding: see test_parity.py
             worst[kind] = max(worst[kind], distance(single[name], exact[name]))
 
     arrays = dict(weights)
@@ -255,11 +345,19 @@ def main(cases: list[str]) -> None:
         settings, arrays, worst = build(case)
         save_file(arrays, DATA / f"{case}.safetensors")
         (DATA / f"{case}.safetensors").chmod(0o644)
-        (DATA / f"{case}.json").write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+        (DATA / f"{case}.json").write_text(
+            json.dumps(settings, indent=2, sort_keys=True) + "\n"
+        )
         size = (DATA / f"{case}.safetensors").stat().st_size
         distances = ", ".join(f"{kind} {value:.1e}" for kind, value in worst.items())
-        print(f"{case:34} {size / 1024:6.1f} KiB; torch's float32 is off by: {distances}")
-    versions = {"numpy": np.__version__, "torch": torch.__version__, "transformers": transformers.__version__}
+        print(
+            f"{case:34} {size / 1024:6.1f} KiB; torch's float32 is off by: {distances}"
+        )
+    versions = {
+        "numpy": np.__version__,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
     (DATA / "VERSIONS.json").write_text(json.dumps(versions, indent=2) + "\n")
 
 
