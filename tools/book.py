@@ -33,7 +33,11 @@ def equation_labels(srcdir: Path) -> set[str]:
     for path in sorted(Path(srcdir, "chapters").glob("*")):
         if path.suffix == ".ipynb":
             cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-            texts = ["".join(c["source"]) for c in cells if c["cell_type"] != "code"]
+            texts = [
+                "".join(c["source"])
+                for c in cells
+                if c["cell_type"] != "code"
+            ]
         elif path.suffix == ".md":
             texts = [path.read_text(encoding="utf-8")]
         else:
@@ -106,7 +110,9 @@ class LucidApi(Directive):
             module = importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name and name.startswith(error.name):
-                note = nodes.paragraph("", f"{name} has not been tangled yet.")
+                note = nodes.paragraph(
+                    "", f"{name} has not been tangled yet."
+                )
                 return [note]
             raise
         modules = [name]
@@ -120,10 +126,13 @@ class LucidApi(Directive):
             lines += [f".. automodule:: {item}"]
             if len(modules) == 1 or item != name:
                 lines += ["   :members:", "   :show-inheritance:"]
+                lines += ["   :ignore-module-all:"]
             lines += [""]
         node = nodes.section()
         node.document = self.state.document
-        nested_parse_with_titles(self.state, StringList(lines, source=name), node)
+        nested_parse_with_titles(
+            self.state, StringList(lines, source=name), node
+        )
         return node.children
 
 
@@ -153,7 +162,11 @@ def find_name(app, env, node, contnode):
             entry = domain.objects[name]
             uri = app.builder.get_relative_uri(node["refdoc"], entry.docname)
             return nodes.reference(
-                "", "", contnode, internal=True, refuri=f"{uri}#{entry.node_id}"
+                "",
+                "",
+                contnode,
+                internal=True,
+                refuri=f"{uri}#{entry.node_id}",
             )
     return contnode if node.get("reftype") in ("class", "data") else None
 
@@ -177,7 +190,8 @@ def look_up(target: str):
         names = [f"{home}.{name}"] if home and name else []
         if isinstance(owner, type):
             names += [
-                f"{c.__module__}.{c.__qualname__}.{parts[-1]}" for c in owner.__mro__
+                f"{c.__module__}.{c.__qualname__}.{parts[-1]}"
+                for c in owner.__mro__
             ]
         return names
     return None
@@ -197,6 +211,12 @@ def setup(app):
     app.connect("missing-reference", find_name)
     app.connect(
         "builder-inited",
-        lambda app: setattr(app.env, "lucid_equations", equation_labels(app.srcdir)),
+        lambda app: setattr(
+            app.env, "lucid_equations", equation_labels(app.srcdir)
+        ),
     )
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    return {
+        "version": "1",
+        "parallel_read_safe": True,
+        "parallel_write_safe": True,
+    }

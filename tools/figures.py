@@ -38,7 +38,8 @@ SEQUENTIAL = LinearSegmentedColormap.from_list(
     "lucid", ["#e9f0f4", "#8fbdd3", "#3a84ab", "#174b6b", "#0b2536"]
 )
 DIVERGING = LinearSegmentedColormap.from_list(
-    "lucid_diverging", ["#174b6b", "#5d9dbf", "#f1f1ee", "#dd9158", "#8f3f0c"]
+    "lucid_diverging",
+    ["#174b6b", "#5d9dbf", "#f1f1ee", "#dd9158", "#8f3f0c"],
 )
 
 STYLE = {
@@ -97,7 +98,9 @@ def show(fig, alt, caption=None):
 def to_html(fig, alt, caption=None):
     """The figure as a piece of HTML; closes `fig`. Same figure, same text."""
     if len(alt.split()) < 4:
-        raise ValueError(f"alt: say what the figure shows, in words; got {alt!r}")
+        raise ValueError(
+            f"alt: say what the figure shows, in words; got {alt!r}"
+        )
     file = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     fig.savefig(file, format="svg", transparent=True, metadata=nothing)
@@ -107,13 +110,19 @@ def to_html(fig, alt, caption=None):
     svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.S)
     svg = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.S)
     svg = svg.replace(INK, "currentColor")
-    svg = re.sub(rf"stroke: {FAINT}", "stroke: currentColor; stroke-opacity: .22", svg)
-    svg = re.sub(rf"fill: {FAINT}", "fill: currentColor; fill-opacity: .22", svg)
+    svg = re.sub(
+        rf"stroke: {FAINT}", "stroke: currentColor; stroke-opacity: .22", svg
+    )
+    svg = re.sub(
+        rf"fill: {FAINT}", "fill: currentColor; fill-opacity: .22", svg
+    )
     # Figures share a page: their names must not.
     key = "f" + hashlib.sha1((svg + alt).encode()).hexdigest()[:7]
     used = set(re.findall(r'(?:href="#|url\(#)([\w.-]+)', svg))
     svg = re.sub(
-        r' id="([\w.-]+)"', lambda m: f' id="{key}-{m[1]}"' if m[1] in used else "", svg
+        r' id="([\w.-]+)"',
+        lambda m: f' id="{key}-{m[1]}"' if m[1] in used else "",
+        svg,
     )
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{key}-", svg)
     svg = re.sub(r"\n\s*", "\n", svg)
@@ -128,7 +137,9 @@ def to_html(fig, alt, caption=None):
         svg,
         count=1,
     )
-    below = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+    below = (
+        f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
+    )
     style = "margin: 1em 0; text-align: center"
     return f'<figure class="lucid-figure" style="{style}">{svg.strip()}{below}</figure>'
 
@@ -155,11 +166,19 @@ def heatmap(
     diverging = low < 0 if diverging is None else diverging
     if diverging:
         reach = max(abs(low), abs(high)) or 1.0
-        vmin, vmax = -reach if vmin is None else vmin, reach if vmax is None else vmax
+        vmin, vmax = (
+            -reach if vmin is None else vmin,
+            reach if vmax is None else vmax,
+        )
     else:
-        vmin, vmax = 0.0 if vmin is None else vmin, high if vmax is None else vmax
+        vmin, vmax = (
+            0.0 if vmin is None else vmin,
+            high if vmax is None else vmax,
+        )
     cmap = DIVERGING if diverging else SEQUENTIAL
-    norm = matplotlib.colors.Normalize(vmin, vmax if vmax > vmin else vmin + 1)
+    norm = matplotlib.colors.Normalize(
+        vmin, vmax if vmax > vmin else vmin + 1
+    )
     n, m = matrix.shape
     edges = np.arange(m + 1) - 0.5, np.arange(n + 1) - 0.5
     mesh = ax.pcolormesh(*edges, matrix, cmap=cmap, norm=norm, linewidth=0)
@@ -225,5 +244,8 @@ def arrow(ax, start, end, text=None, *, colour=INK, bend=0.0):
     }
     ax.annotate("", xy=end, xytext=start, arrowprops=look)
     if text:
-        middle = (start[0] + end[0]) / 2 + 0.06, (start[1] + end[1]) / 2 + 0.06
+        middle = (
+            (start[0] + end[0]) / 2 + 0.06,
+            (start[1] + end[1]) / 2 + 0.06,
+        )
         ax.text(*middle, text, fontsize=8, color=colour)
