@@ -11,6 +11,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 
+ROOT = Path(__file__).resolve().parents[1]
+
 
 class TangleError(Exception):
     """A fault in a chapter. The message names the chapter and the cell."""
@@ -64,16 +66,22 @@ def read_cells(root):
         faults.append(f"chapters/{path.name}: is not listed in _toc.yml")
     for path in listed:
         notebook = json.loads(path.read_text("utf-8"))
-        code = [raw for raw in notebook["cells"] if raw["cell_type"] == "code"]
+        code = [
+            raw for raw in notebook["cells"] if raw["cell_type"] == "code"
+        ]
         for number, raw in enumerate(code, start=1):
-            cell = Cell(f"chapters/{path.name}", number, "".join(raw["source"]))
+            cell = Cell(
+                f"chapters/{path.name}", number, "".join(raw["source"])
+            )
             cells.append(cell)
             tags = raw["metadata"].get("tags", [])
             try:
                 analyse(cell, tags)
             except SyntaxError as error:
                 if cell.target or "raises-exception" not in tags:
-                    faults.append(f"{cell}: line {error.lineno}: {error.msg}")
+                    faults.append(
+                        f"{cell}: line {error.lineno}: {error.msg}"
+                    )
             except TangleError as error:
                 faults.append(str(error))
     return cells, faults
@@ -81,15 +89,24 @@ def read_cells(root):
 
 def analyse(cell, tags):
     """Fill in the cell's target, its tree, and the names in it."""
-    targets = [t.removeprefix("tangle:") for t in tags if t.startswith("tangle:")]
+    targets = [
+        t.removeprefix("tangle:") for t in tags if t.startswith("tangle:")
+    ]
     for cell.target in targets:
         if targets[1:] or not re.fullmatch(r"lucid(/\w+)+\.py", cell.target):
-            raise TangleError(f"{cell}: wants one tag tangle:lucid/*.py, has {targets}")
+            raise TangleError(
+                f"{cell}: wants one tag tangle:lucid/*.py, has {targets}"
+            )
     source = cell.source
-    if not cell.target:  # may hold lines for IPython, which are not Python
-        is_magic = source.lstrip().startswith("%%")
-        source = "" if is_magic else re.sub(r"(?m)^(\s*)[%!].*", r"\1pass", source)
-    tree = ast.parse(source)
+    label = re.match(r"# (lucid/\S+\.py)", source)
+    if cell.target and label and label[1] != cell.target:
+        raise TangleError(f"{cell}: the tag says {cell.target}")
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        if cell.target:
+            raise
+        tree = ast.parse(without_magic(source))
     for node in tree.body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             start = "import "
@@ -97,12 +114,51 @@ def analyse(cell, tags):
                 start = f"from {'.' * node.level}{node.module or ''} import "
             for alias in node.names:
                 name = (alias.asname or alias.name).split(".")[0]
-                cell.imports.setdefault(name, set()).add(start + ast.unparse(alias))
+                cell.imports.setdefault(name, set()).add(
+                    start + ast.unparse(alias)
+                )
     if cell.target:
         cell.uses, cell.binds = global_names(source)
         cell.uses -= {"continued"}
         cell.binds -= set(cell.imports)
     cell.tree = tree
+
+
+def without_magic(source):
+    """Replace the lines for IPython, which are not Python."""
+    if source.lstrip().startswith("%%"):
+        return ""
+    return re.sub(r"(?m)^(\s*)[%!].*", r"\1pass", source)
+
+
+def statements(cell):
+    """Yield the statements to tangle, each with its source.
+
+    The source holds the comments above the statement, too (and those below
+    the last). Left out are import statements, the module's docstring, and a
+    first line that names the file to the reader, ``# lucid/nn/linear.py``.
+    """
+    lines = [
+        "",
+        *cell.source.rstrip().split("\n"),
+    ]  # so that numbers begin with 1
+    if lines[1].startswith(f"# {cell.target}"):
+        lines[1] = None
+    kept = []
+    for node in cell.tree.body:
+        is_docstring = node is cell.tree.body[0] and ast.get_docstring(
+            cell.tree
+        )
+        if is_docstring or isinstance(node, ast.Import | ast.ImportFrom):
+            for index in range(node.lineno, node.end_lineno + 1):
+                lines[index] = None
+        else:
+            kept.append(node)
+    start = 0
+    for node in kept:
+        end = node.end_lineno + 1 if node is not kept[-1] else len(lines)
+        yield node, "\n".join(x for x in lines[start:end] if x is not None)
+        start = end
 
 
 def global_names(source: str) -> tuple[set[str], set[str]]:
@@ -132,7 +188,9 @@ def global_names(source: str) -> tuple[set[str], set[str]]:
 def quoted_names(annotation: ast.AST) -> set[str]:
     """Return the names in the quoted parts of an annotation."""
     match annotation:
-        case ast.Subscript() if ast.unparse(annotation.value).endswith("Literal"):
+        case ast.Subscript() if ast.unparse(annotation.value).endswith(
+            "Literal"
+        ):
             return set()
         case ast.Constant(value=str(text)):
             nodes = ast.walk(ast.parse(text, mode="eval"))

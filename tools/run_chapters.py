@@ -22,9 +22,8 @@ from pathlib import Path
 
 import nbformat
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-from tools.cells import chapter_paths, describe  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tools.cells import ROOT, chapter_paths, describe
 
 METADATA = {
     "kernelspec": {
@@ -34,6 +33,7 @@ METADATA = {
     },
     "language_info": {"name": "python"},
 }
+CHANGING = (" at 0x", "<dc:date>")  # an address; the date in an SVG
 TRACEBACK_LINES = 12
 
 
@@ -61,7 +61,9 @@ def normalise(notebook):
     for number, cell in code_cells(notebook):
         if cell.execution_count is not None:
             cell.execution_count = number
-        cell.outputs = list(map(normalise_output, join_streams(cell.outputs)))
+        cell.outputs = list(
+            map(normalise_output, join_streams(cell.outputs))
+        )
         for output in cell.outputs:
             if output.output_type == "execute_result":
                 output.execution_count = cell.execution_count
@@ -73,7 +75,9 @@ def join_streams(outputs):
     joined = []
     for output in outputs:
         last = joined[-1] if joined else {}
-        if output.output_type == "stream" and output.name == last.get("name"):
+        if output.output_type == "stream" and output.name == last.get(
+            "name"
+        ):
             last.text += output.text
         else:
             joined.append(output)
@@ -99,11 +103,19 @@ def faults(notebook, root):
         failed = any(o.output_type == "error" for o in cell.outputs)
         expected = "raises-exception" in cell.metadata.get("tags", [])
         if failed != expected:
-            found.append(f"{where}: {'raised' if failed else 'did not raise'} an error")
+            found.append(
+                f"{where}: {'raised' if failed else 'did not raise'} an error"
+            )
         for text in output_texts(cell):
-            for local in (str(root), tempfile.gettempdir() + os.sep, " at 0x"):
+            for local in (
+                str(root),
+                tempfile.gettempdir() + os.sep,
+                " at 0x",
+            ):
                 if local in text:
-                    found.append(f"{where}: its output shows {local!r}: {text[:200]}")
+                    found.append(
+                        f"{where}: its output shows {local!r}: {text[:200]}"
+                    )
     return found
 
 
@@ -113,7 +125,11 @@ def output_texts(cell):
     for output in cell.outputs:
         texts += [output.get("text", ""), output.get("evalue", "")]
         data = output.get("data", {})
-        texts += [str(v) for k, v in data.items() if k.startswith("text/")]
+        texts += [
+            str(v)
+            for k, v in data.items()
+            if k.startswith("text/") or "svg" in k
+        ]
     return texts
 
 
@@ -143,14 +159,29 @@ def run(notebook, name, root):
         for index, cell in enumerate(notebook.cells):
             try:
                 client.execute_cell(cell, index)
-            except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-                raised = [o for o in cell.outputs if o.output_type == "error"]
-                trace = "\n".join(raised[0].traceback) if raised else str(error)
-                plain = re.sub(r"\x1b\[[0-9;]*m", "", trace).rstrip().splitlines()
+            except (
+                CellExecutionError,
+                CellTimeoutError,
+                DeadKernelError,
+            ) as error:
+                raised = [
+                    o for o in cell.outputs if o.output_type == "error"
+                ]
+                trace = (
+                    "\n".join(raised[0].traceback) if raised else str(error)
+                )
+                plain = (
+                    re.sub(r"\x1b\[[0-9;]*m", "", trace)
+                    .rstrip()
+                    .splitlines()
+                )
                 where = describe(numbers[id(cell)], cell.source)
                 raise ChapterError(
                     "\n    ".join(
-                        [f"chapters/{name}.ipynb, {where}:", *plain[-TRACEBACK_LINES:]]
+                        [
+                            f"chapters/{name}.ipynb, {where}:",
+                            *plain[-TRACEBACK_LINES:],
+                        ]
                     )
                 ) from None
 
@@ -190,7 +221,9 @@ def run_and_store(notebook, path, root):
     run(notebook, path.stem, root)
     normalise(notebook)
     if found := faults(notebook, root):
-        raise ChapterError("\n".join(f"chapters/{path.name}, {f}" for f in found))
+        raise ChapterError(
+            "\n".join(f"chapters/{path.name}, {f}" for f in found)
+        )
     store(notebook, path)
     seconds = time.perf_counter() - start
     print(
@@ -203,22 +236,35 @@ def check(path, root):
     notebook = read(path)
     found = faults(notebook, root)
     if path.read_text("utf-8") != text_of(normalise(notebook)):
-        found.append("is not stored as tools/run_chapters.py stores it; run it")
+        found.append(
+            "is not stored as tools/run_chapters.py stores it; run it"
+        )
     if found:
-        raise ChapterError("\n".join(f"chapters/{path.name}, {f}" for f in found))
+        raise ChapterError(
+            "\n".join(f"chapters/{path.name}, {f}" for f in found)
+        )
 
 
 def main(arguments=None):
     """Run the command line; return 1 if a chapter fails."""
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", help="chapters; default: all in _toc.yml")
+    parser.add_argument(
+        "names", nargs="*", help="chapters; default: all in _toc.yml"
+    )
     parser.add_argument("--check", action="store_true", help="run nothing")
     parser.add_argument("--to-md", action="store_true", help="print as text")
-    parser.add_argument("--from-md", action="store_true", help="names are .md files")
-    parser.add_argument("--no-run", action="store_true", help="with --from-md")
-    parser.add_argument("--root", type=Path, default=ROOT, help="the repository")
+    parser.add_argument(
+        "--from-md", action="store_true", help="names are .md files"
+    )
+    parser.add_argument(
+        "--no-run", action="store_true", help="with --from-md"
+    )
+    parser.add_argument(
+        "--root", type=Path, default=ROOT, help="the repository"
+    )
     options = parser.parse_args(arguments)
     root = options.root.resolve()
     stems = [Path(name).stem for name in options.names]
@@ -226,6 +272,10 @@ def main(arguments=None):
     failed = 0
     for index, path in enumerate(paths or chapter_paths(root)):
         try:
+            if not (options.from_md or path.exists()):
+                raise ChapterError(
+                    f"chapters/{path.name}: there is no such chapter"
+                )
             if options.check:
                 check(path, root)
             elif options.to_md:

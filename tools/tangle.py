@@ -13,7 +13,6 @@ of the same chapter, or from another module that this chapter tangles. A cell
 
 import argparse
 import ast
-import builtins
 import difflib
 import re
 import shutil
@@ -23,76 +22,14 @@ import tempfile
 import textwrap
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-from tools.cells import TangleError, read_cells  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tools.cells import ROOT, TangleError, read_cells, statements
+from tools.imports import exports, find_imports, offers
 
 MARK = "# Tangled from "
+HEADER = re.compile(r"(?m)^class \w+: *(?:#.*)?\n")
 DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 MAY_REPEAT = {"setter", "getter", "deleter", "overload", "register"}
-
-
-def offers(cells):
-    """Return what the cells of one chapter can be sent for: name: lines."""
-    found = {}
-    for cell in cells:
-        if not cell.target.endswith("__init__.py"):
-            for name, lines in cell.imports.items():
-                found[name] = found.get(name, set()) | lines
-    for cell in cells:
-        module = cell.target.removesuffix(".py").removesuffix("/__init__")
-        for name in cell.binds:
-            line = f"from {module.replace('/', '.')} import {name}"
-            others = {x for x in found.get(name, ()) if not x.startswith("from lucid")}
-            found[name] = others | {line}
-    return found
-
-
-def find_imports(target, cells, chapters):
-    """Return the import lines for what the module uses from elsewhere."""
-    bound = set().union(*(cell.binds for cell in cells))
-    found = {}
-    for cell in cells:
-        exports = set(cell.imports) if target.endswith("__init__.py") else set()
-        for name in sorted((cell.uses | exports) - bound):
-            lines = cell.imports.get(name) or chapters[cell.chapter].get(name)
-            if not lines and name in {*dir(builtins), "__file__"}:
-                continue
-            if not lines:
-                raise TangleError(
-                    f"{cell}: {target} uses {name!r}, which no tangled cell defines"
-                    " and no cell of this chapter imports"
-                )
-            found[name] = found.get(name, set()) | lines
-            if len(found[name]) > 1 and re.search("from | as ", str(found[name])):
-                ways = "; ".join(sorted(found[name]))
-                raise TangleError(f"{cell}: {target}: which {name!r} is it? {ways}")
-    return found
-
-
-def statements(cell):
-    """Yield the statements to tangle, each with its source.
-
-    The source holds the comments above the statement, too (and those below
-    the last). Left out are import statements, the module's docstring, and a
-    first line that names the file to the reader, ``# lucid/nn/linear.py``.
-    """
-    lines = ["", *cell.source.split("\n")]  # so that numbers begin with 1
-    if lines[1].startswith(f"# {cell.target}"):
-        lines[1] = None
-    kept = []
-    for node in cell.tree.body:
-        is_docstring = node is cell.tree.body[0] and ast.get_docstring(cell.tree)
-        if is_docstring or isinstance(node, ast.Import | ast.ImportFrom):
-            for index in range(node.lineno, node.end_lineno + 1):
-                lines[index] = None
-        else:
-            kept.append(node)
-    start = 0
-    for node in kept:
-        end = node.end_lineno + 1 if node is not kept[-1] else len(lines)
-        yield node, "\n".join(x for x in lines[start:end] if x is not None)
-        start = end
 
 
 def decorators(node):
@@ -120,45 +57,61 @@ def merge(target, cells):
         for node, text in statements(cell):
             for name in definitions(node):
                 if name in seen:
-                    raise TangleError(f"{cell}: {target} defines {name} twice")
+                    raise TangleError(
+                        f"{cell}: {target} defines {name} twice"
+                    )
                 seen.add(name)
             key = node.name if isinstance(node, ast.ClassDef) else len(parts)
             if "continued" not in decorators(node):
                 parts[key] = text
                 continue
             if key not in parts:
-                raise TangleError(f"{cell}: {target} has no class {key} to continue")
-            above, *body = re.split(r"(?m)^class \w+:.*\n", text, maxsplit=1)
-            if not body or len(node.decorator_list) > 1 or ast.get_docstring(node):
                 raise TangleError(
-                    f"{cell}: {key} has bases, decorators and docstring already;"
-                    f" continue it with a plain `class {key}:`"
+                    f"{cell}: {target} has no class {key} to continue"
                 )
-            comments = re.findall(r"(?m)^#.*\n", above)
-            parts[key] += "\n\n" + textwrap.indent("".join(comments), "    ") + body[0]
+            above, *body = re.split(HEADER, text, maxsplit=1)
+            if (
+                not body
+                or len(node.decorator_list) > 1
+                or ast.get_docstring(node)
+            ):
+                raise TangleError(
+                    f"{cell}: {key} has its bases, decorators and docstring;"
+                    f" continue it with a plain `class {key}:` and an indented body"
+                )
+            comments = "".join(re.findall(r"(?m)^#.*\n", above))
+            parts[key] += f"\n\n{textwrap.indent(comments, '    ')}{body[0]}"
     return "\n".join(parts.values())
 
 
-def build_module(target, cells, chapters):
+def build_module(target, cells, offered):
     """Return the module's text, which ruff has still to lay out."""
     if not ast.get_docstring(cells[0].tree):
-        raise TangleError(f"{cells[0]}: {target} must begin with its docstring")
-    body = merge(target, cells)
-    names = list(dict.fromkeys(cell.chapter for cell in cells))
-    which = "those" if len(names) > 1 else "that"
-    header = f"{MARK}{', '.join(names)}; edit {which}, not this file."
-    imports = find_imports(target, cells, chapters)
-    text = [
+        raise TangleError(
+            f"{cells[0]}: {target} must begin with its docstring"
+        )
+    chapters = list(dict.fromkeys(cell.chapter for cell in cells))
+    which = "those" if len(chapters) > 1 else "that"
+    header = f"{MARK}{', '.join(chapters)}; edit {which}, not this file."
+    imports = find_imports(target, cells, offered)
+    parts = [
         textwrap.fill(header, 77, subsequent_indent="# "),
         ast.get_source_segment(cells[0].source, cells[0].tree.body[0]),
         "from __future__ import annotations",
         *sorted(set().union(*imports.values())),
     ]
     if target.endswith("__init__.py"):
-        bound = set(imports).union(*(cell.binds for cell in cells))
-        public = sorted(name for name in bound if not name.startswith("_"))
-        text.append(f"\n__all__ = {public}")
-    return "\n".join([*text, "", body])
+        names = set().union(*(cell.binds | exports(cell) for cell in cells))
+        parts += ["", f"__all__ = {sorted(n for n in names if n[0] != '_')}"]
+    text = "\n".join([*parts, merge(target, cells)])
+    try:
+        compile(text, target, "exec")
+    except SyntaxError as error:
+        where = f"{error.msg}: {error.text}"
+        raise TangleError(
+            f"{cells[0]}: {target} does not compile: {where}"
+        ) from None
+    return text
 
 
 def lay_out(texts, root):
@@ -172,10 +125,9 @@ def lay_out(texts, root):
         ruff = [sys.executable, "-m", "ruff"]
         sort = ["check", "--select", "I,UP037", "--fix"]  # UP037: no quotes
         for command in (sort, ["format"]):
+            options = ["--quiet", "--no-cache", "."]
             subprocess.run(
-                [*ruff, *command, "--quiet", "--no-cache", "."],
-                cwd=folder,
-                check=True,
+                [*ruff, *command, *options], cwd=folder, check=True
             )
         return {t: Path(folder, t).read_text("utf-8") for t in texts}
 
@@ -188,7 +140,9 @@ def build_package(root):
         chapters.setdefault(cell.chapter, []).append(cell)
         if cell.target:
             modules.setdefault(cell.target, []).append(cell)
-    offered = {chapter: offers(members) for chapter, members in chapters.items()}
+    offered = {
+        chapter: offers(members) for chapter, members in chapters.items()
+    }
     for target, members in modules.items():
         if all(cell.tree for cell in members):  # else it is among the faults
             try:
@@ -198,11 +152,10 @@ def build_package(root):
     return lay_out(texts, root), modules, faults
 
 
-def first_difference(old, new, cells):
-    """Name the cell that holds the first line in which two texts differ."""
-    changes = list(difflib.ndiff(old.splitlines(), new.splitlines()))
-    for kind in "+ ", "- ", "  ":
-        for line in (x[2:].strip() for x in changes if x.startswith(kind)):
+def first_cell(diff, cells):
+    """Name the cell that holds the first line in which a module differs."""
+    for kind in "+- ":
+        for line in (x[1:].strip() for x in diff[3:] if x.startswith(kind)):
             for cell in cells:
                 if line and line in map(str.strip, cell.source.split("\n")):
                     return cell
@@ -210,22 +163,27 @@ def first_difference(old, new, cells):
 
 
 def compare(root, texts, modules):
-    """Return a message for each module in which lucid/ is out of date."""
+    """Say for each file of lucid/ what is out of date in it."""
     messages = {}
     for target, new in texts.items():
-        cells = modules[target]
-        if not (root / target).exists():
+        path, cells = root / target, modules[target]
+        old = path.read_text("utf-8") if path.exists() else ""
+        sides = old.split("\n"), new.split("\n")
+        diff = list(
+            difflib.unified_diff(*sides, target, "chapters", lineterm="")
+        )
+        if not path.exists():
             messages[target] = f"{target}: is missing; {cells[0]} begins it"
-        elif (old := (root / target).read_text("utf-8")) != new:
-            sides = (old.splitlines(), new.splitlines())
-            diff = difflib.unified_diff(*sides, target, "chapters", lineterm="")
-            where = first_difference(old, new, cells)
-            messages[target] = f"{target}: is stale; see {where}\n" + "\n".join(diff)
+        elif diff:
+            where = f"{target}: is stale; see {first_cell(diff, cells)}"
+            messages[target] = "\n".join([where, *diff])
     for path in sorted((root / "lucid").rglob("*.py")):
         target = path.relative_to(root).as_posix()
         if target not in modules:
             first = path.read_text("utf-8").partition("\n")[0]
-            messages[target] = f"{target}: is left over, no cell names it ({first})"
+            messages[target] = (
+                f"{target}: is left over, no cell has its tag ({first})"
+            )
     return messages
 
 
@@ -246,7 +204,9 @@ def main(arguments=None):
     """Run the command line; return 1 if a fault or a difference remains."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
-    parser.add_argument("--root", type=Path, default=ROOT, help="the repository")
+    parser.add_argument(
+        "--root", type=Path, default=ROOT, help="the repository"
+    )
     options = parser.parse_args(arguments)
     texts, modules, faults = build_package(options.root)
     messages = compare(options.root, texts, modules)
