@@ -335,7 +335,7 @@ TENSOR = (
         ),
         (
             "@continued\nclass Module:\n    x = 1",
-            "lucid/ops.py has no class Module to continue",
+            "lucid/ops.py has no class Module yet",
         ),
         (
             '@continued\nclass Tensor:\n    """Again."""',
@@ -438,7 +438,7 @@ def test_imports_are_sorted_and_only_those_used(book: Book) -> None:
             'from json import (\n    loads,\n    dumps,\n)\n"""No docstring."""\n',
         ),
     )
-    assert "must begin with its docstring" in book.faults()
+    assert "begins without a docstring" in book.faults()
     book.chapter(
         "arrays",
         (
@@ -555,6 +555,13 @@ def test_a_chapter_that_is_not_in_the_table_of_contents(
         "chapters/calculus.ipynb: is not listed in _toc.yml"
         in two_chapters.faults()
     )
+
+
+def test_a_file_that_is_no_notebook(two_chapters: Book) -> None:
+    (two_chapters.root / "chapters/arrays.ipynb").write_text("<<<<<<< HEAD")
+    status, message = two_chapters.tangle()
+    assert status == 1
+    assert message.startswith("chapters/arrays.ipynb: is not a notebook: ")
 
 
 def test_the_output_passes_the_linter(two_chapters: Book) -> None:

@@ -15,7 +15,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class TangleError(Exception):
-    """A fault in a chapter. The message names the chapter and the cell."""
+    """A fault in a cell, whose message names the chapter and the cell."""
+
+    def __init__(self, cell, message):
+        super().__init__(f"{cell}: {message}")
 
 
 @dataclass
@@ -65,7 +68,13 @@ def read_cells(root):
     for path in sorted({*(root / "chapters").glob("*.ipynb")} - {*listed}):
         faults.append(f"chapters/{path.name}: is not listed in _toc.yml")
     for path in listed:
-        notebook = json.loads(path.read_text("utf-8"))
+        try:
+            notebook = json.loads(path.read_text("utf-8"))
+        except ValueError as error:
+            faults.append(
+                f"chapters/{path.name}: is not a notebook: {error}"
+            )
+            continue
         code = [
             raw for raw in notebook["cells"] if raw["cell_type"] == "code"
         ]
@@ -95,12 +104,12 @@ def analyse(cell, tags):
     for cell.target in targets:
         if targets[1:] or not re.fullmatch(r"lucid(/\w+)+\.py", cell.target):
             raise TangleError(
-                f"{cell}: wants one tag tangle:lucid/*.py, has {targets}"
+                cell, f"wants one tag tangle:lucid/*.py: {tags}"
             )
     source = cell.source
     label = re.match(r"# (lucid/\S+\.py)", source)
     if cell.target and label and label[1] != cell.target:
-        raise TangleError(f"{cell}: the tag says {cell.target}")
+        raise TangleError(cell, f"the tag says {cell.target}")
     try:
         tree = ast.parse(source)
     except SyntaxError:

@@ -58,14 +58,15 @@ def find_imports(target, cells, offered):
                 continue
             if not lines:
                 raise TangleError(
-                    f"{cell}: {target} uses {name!r}, which no tangled cell of this"
-                    " chapter defines and no cell of it imports"
+                    cell,
+                    f"{target} uses {name!r}, which no tangled cell of this"
+                    " chapter defines and no cell of it imports",
                 )
             found[name] = found.get(name, set()) | lines
             if len(found[name]) > 1 and not all(map(is_plain, found[name])):
                 ways = "; ".join(sorted(found[name]))
                 raise TangleError(
-                    f"{cell}: {target}: which {name!r} is it? {ways}"
+                    cell, f"{target}: which {name!r} is it? {ways}"
                 )
     return found
 

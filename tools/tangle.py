@@ -53,43 +53,38 @@ def merge(target, cells):
     parts, seen = {}, set()  # a class stands under its name
     for cell in cells:
         if cell is not cells[0] and ast.get_docstring(cell.tree):
-            raise TangleError(f"{cell}: {target} has its docstring already")
+            raise TangleError(cell, f"{target} has its docstring already")
         for node, text in statements(cell):
             for name in definitions(node):
                 if name in seen:
-                    raise TangleError(
-                        f"{cell}: {target} defines {name} twice"
-                    )
+                    raise TangleError(cell, f"{target} defines {name} twice")
                 seen.add(name)
             key = node.name if isinstance(node, ast.ClassDef) else len(parts)
-            if "continued" not in decorators(node):
+            if "continued" in decorators(node):
+                if key not in parts:
+                    raise TangleError(
+                        cell, f"{target} has no class {key} yet"
+                    )
+                parts[key] += "\n\n" + continuation(cell, node, text)
+            else:
                 parts[key] = text
-                continue
-            if key not in parts:
-                raise TangleError(
-                    f"{cell}: {target} has no class {key} to continue"
-                )
-            above, *body = re.split(HEADER, text, maxsplit=1)
-            if (
-                not body
-                or len(node.decorator_list) > 1
-                or ast.get_docstring(node)
-            ):
-                raise TangleError(
-                    f"{cell}: {key} has its bases, decorators and docstring;"
-                    f" continue it with a plain `class {key}:` and an indented body"
-                )
-            comments = "".join(re.findall(r"(?m)^#.*\n", above))
-            parts[key] += f"\n\n{textwrap.indent(comments, '    ')}{body[0]}"
     return "\n".join(parts.values())
+
+
+def continuation(cell, node, text):
+    """Return the body of a ``@continued`` class and the comments above it."""
+    above, *body = re.split(HEADER, text, maxsplit=1)
+    if not body or len(node.decorator_list) > 1 or ast.get_docstring(node):
+        plain = f"continue it with a plain `class {node.name}:` and a block"
+        raise TangleError(cell, f"{plain}, without docstring or bases")
+    comments = "".join(re.findall(r"(?m)^#.*\n", above))
+    return textwrap.indent(comments, "    ") + body[0]
 
 
 def build_module(target, cells, offered):
     """Return the module's text, which ruff has still to lay out."""
     if not ast.get_docstring(cells[0].tree):
-        raise TangleError(
-            f"{cells[0]}: {target} must begin with its docstring"
-        )
+        raise TangleError(cells[0], f"{target} begins without a docstring")
     chapters = list(dict.fromkeys(cell.chapter for cell in cells))
     which = "those" if len(chapters) > 1 else "that"
     header = f"{MARK}{', '.join(chapters)}; edit {which}, not this file."
@@ -107,10 +102,8 @@ def build_module(target, cells, offered):
     try:
         compile(text, target, "exec")
     except SyntaxError as error:
-        where = f"{error.msg}: {error.text}"
-        raise TangleError(
-            f"{cells[0]}: {target} does not compile: {where}"
-        ) from None
+        why = f"{target} does not compile: {error.msg}: {error.text}"
+        raise TangleError(cells[0], why) from None
     return text
 
 
@@ -122,13 +115,10 @@ def lay_out(texts, root):
             Path(folder, target).write_text(text, "utf-8")
         if (root / "pyproject.toml").exists():
             shutil.copy(root / "pyproject.toml", folder)
-        ruff = [sys.executable, "-m", "ruff"]
         sort = ["check", "--select", "I,UP037", "--fix"]  # UP037: no quotes
         for command in (sort, ["format"]):
-            options = ["--quiet", "--no-cache", "."]
-            subprocess.run(
-                [*ruff, *command, *options], cwd=folder, check=True
-            )
+            ruff = [sys.executable, "-m", "ruff", *command, "-q", "-n", "."]
+            subprocess.run(ruff, cwd=folder, check=True)
         return {t: Path(folder, t).read_text("utf-8") for t in texts}
 
 
@@ -140,9 +130,7 @@ def build_package(root):
         chapters.setdefault(cell.chapter, []).append(cell)
         if cell.target:
             modules.setdefault(cell.target, []).append(cell)
-    offered = {
-        chapter: offers(members) for chapter, members in chapters.items()
-    }
+    offered = {name: offers(members) for name, members in chapters.items()}
     for target, members in modules.items():
         if all(cell.tree for cell in members):  # else it is among the faults
             try:
@@ -169,9 +157,9 @@ def compare(root, texts, modules):
         path, cells = root / target, modules[target]
         old = path.read_text("utf-8") if path.exists() else ""
         sides = old.split("\n"), new.split("\n")
-        diff = list(
-            difflib.unified_diff(*sides, target, "chapters", lineterm="")
-        )
+        diff = [
+            *difflib.unified_diff(*sides, target, "chapters", lineterm="")
+        ]
         if not path.exists():
             messages[target] = f"{target}: is missing; {cells[0]} begins it"
         elif diff:
@@ -181,9 +169,7 @@ def compare(root, texts, modules):
         target = path.relative_to(root).as_posix()
         if target not in modules:
             first = path.read_text("utf-8").partition("\n")[0]
-            messages[target] = (
-                f"{target}: is left over, no cell has its tag ({first})"
-            )
+            messages[target] = f"{target}: is left over, untagged ({first})"
     return messages
 
 
@@ -204,9 +190,7 @@ def main(arguments=None):
     """Run the command line; return 1 if a fault or a difference remains."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing")
-    parser.add_argument(
-        "--root", type=Path, default=ROOT, help="the repository"
-    )
+    parser.add_argument("--root", type=Path, default=ROOT, help="repository")
     options = parser.parse_args(arguments)
     texts, modules, faults = build_package(options.root)
     messages = compare(options.root, texts, modules)
