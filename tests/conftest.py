@@ -53,7 +53,9 @@ class Case:
         return {
             name: lucid.tensor(value)
             if value.dtype.kind != "f"
-            else lucid.tensor(value, dtype=dtype, requires_grad=name == "inputs_embeds")
+            else lucid.tensor(
+                value, dtype=dtype, requires_grad=name == "inputs_embeds"
+            )
             for name, value in self.inputs.items()
         }
 
@@ -63,7 +65,8 @@ class Case:
             return out.loss
         return sum(
             (
-                getattr(out, name) * lucid.tensor(value, dtype=getattr(out, name).dtype)
+                getattr(out, name)
+                * lucid.tensor(value, dtype=getattr(out, name).dtype)
             ).sum()
             for name, value in self.cotangents.items()
         )
@@ -82,7 +85,15 @@ class Case:
 
 def read_case(name: str) -> Case:
     parts: dict[str, dict] = {
-        part: {} for part in ("weight", "input", "output", "loss", "cotangent", "grad")
+        part: {}
+        for part in (
+            "weight",
+            "input",
+            "output",
+            "loss",
+            "cotangent",
+            "grad",
+        )
     }
     for key, value in load_file(DATA / f"{name}.safetensors").items():
         part, _, rest = key.partition("/")

@@ -1,34 +1,44 @@
-"""Write the parity fixtures in ``tests/data/`` from transformers and torch on the CPU.
+"""Write the parity fixtures in ``tests/data/`` from transformers and torch.
 
     python tests/make_fixtures.py            writes every fixture
     python tests/make_fixtures.py CASE ...   writes the named ones
 
-The tests need neither library: they read what this script wrote. It was last run with the versions that
-``tests/data/VERSIONS.json`` names.
+The tests need neither library: they read what this script wrote. It was last
+run with the versions that ``tests/data/VERSIONS.json`` names.
 
-A fixture is two files. ``<case>.json`` is the ``config.json`` which transformers would write for the model, with its
-class under ``architectures``. ``<case>.safetensors`` holds
+A fixture is two files. ``<case>.json`` is the ``config.json`` which
+transformers would write for the model, with its class under
+``architectures``. ``<case>.safetensors`` holds
 
-========================  ==========================================================================================
-``weight/<name>``         every parameter once, under Hugging Face's name (a tied decoder has none of its own)
-``input/<argument>``      the arguments of the forward pass
-``output/<name>``         what it returns: logits, ``last_hidden_state``, ``pooler_output``, ``hidden_states.<i>``,
-                          ``attentions.<i>``
-``loss/<name>``           ``loss``, and ``mlm_loss`` and ``nsp_loss`` where the model adds two
-``cotangent/<name>``      for the trunk alone, which has no loss: its loss is the sum over the two outputs of the
-                          output times these numbers
-``grad/<name>``           the gradient of ``loss`` with respect to that parameter, or to ``inputs_embeds``
-========================  ==========================================================================================
+``weight/<name>``
+    every parameter once, under Hugging Face's name (a tied decoder has none
+    of its own)
+``input/<argument>``
+    the arguments of the forward pass
+``output/<name>``
+    what it returns: logits, ``last_hidden_state``, ``pooler_output``,
+    ``hidden_states.<i>``, ``attentions.<i>``
+``loss/<name>``
+    ``loss``, and ``mlm_loss`` and ``nsp_loss`` where the model adds two
+``cotangent/<name>``
+    for the trunk alone, which has no loss: its loss is the sum over the two
+    outputs of the output times these numbers
+``grad/<name>``
+    the gradient of ``loss`` with respect to that parameter, or to
+    ``inputs_embeds``
 
-**Precision.** The weights are drawn in float32. torch then computes in float64 with just these weights, so that the
-numbers here are the truth to the last digit that float32 can hold and a test never charges torch's rounding to lucid.
-Outputs and gradients are stored in float32, losses in float64. For each case the script also runs torch in float32 and
-prints how far it lands from its own float64 result; the tolerances of the tests have to be wider than that to mean
-anything, and are.
+**Precision.** The weights are drawn in float32. torch then computes in
+float64 with just these weights, so that the numbers here are the truth to the
+last digit that float32 can hold and a test never charges torch's rounding to
+lucid. Outputs and gradients are stored in float32, losses in float64. For
+each case the script also runs torch in float32 and prints how far it lands
+from its own float64 result; the tolerances of the tests have to be wider than
+that to mean anything, and are.
 
-**Weights.** A fresh BERT has LayerNorm weights of 1 and biases of 0, and tests that use one miss any code which forgets
-them. Here the LayerNorm weights have a magnitude of 0.4 to 2.2 and either sign, and no bias is zero. Dropout is off
-(eval mode), attention is transformers' "eager" one.
+**Weights.** A fresh BERT has LayerNorm weights of 1 and biases of 0, and
+tests that use one miss any code which forgets them. Here the LayerNorm
+weights have a magnitude of 0.4 to 2.2 and either sign, and no bias is zero.
+Dropout is off (eval mode), attention is transformers' "eager" one.
 """
 
 from __future__ import annotations
@@ -55,7 +65,11 @@ TINY = dict(
 
 # Each case: the class, what its config changes in TINY, and which inputs it is given.
 CASES = {
-    "pretraining_tied_gelu": ("BertForPreTraining", {}, ["padding", "segments"]),
+    "pretraining_tied_gelu": (
+        "BertForPreTraining",
+        {},
+        ["padding", "segments"],
+    ),
     "pretraining_tied_gelu_v137": (
         "BertForPreTraining",
         dict(vocab_size=137, hidden_size=16, num_attention_heads=2),
@@ -63,7 +77,11 @@ CASES = {
     ),
     "pretraining_untied_gelu_new": (
         "BertForPreTraining",
-        dict(hidden_act="gelu_new", tie_word_embeddings=False, layer_norm_eps=1e-5),
+        dict(
+            hidden_act="gelu_new",
+            tie_word_embeddings=False,
+            layer_norm_eps=1e-5,
+        ),
         ["padding", "segments"],
     ),
     "masked_lm_tied_gelu_pytorch_tanh": (
@@ -78,7 +96,9 @@ CASES = {
     ),
     "masked_lm_untied_relu": (
         "BertForMaskedLM",
-        dict(hidden_act="relu", tie_word_embeddings=False, num_hidden_layers=1),
+        dict(
+            hidden_act="relu", tie_word_embeddings=False, num_hidden_layers=1
+        ),
         ["segments"],
     ),
     "next_sentence": (
@@ -128,7 +148,11 @@ CASES = {
         dict(max_position_embeddings=9, hidden_act="relu"),
         ["longest", "padding"],
     ),
-    "model_one_token": ("BertModel", dict(num_hidden_layers=1), ["one_token"]),
+    "model_one_token": (
+        "BertModel",
+        dict(num_hidden_layers=1),
+        ["one_token"],
+    ),
 }
 
 
@@ -138,7 +162,9 @@ def draw_weights(model: torch.nn.Module, rng: np.random.Generator) -> None:
         for name, parameter in model.named_parameters():
             shape = tuple(parameter.shape)
             if name.endswith("LayerNorm.weight"):
-                value = rng.uniform(0.4, 2.2, shape) * rng.choice([-1.0, 1.0], shape)
+                value = rng.uniform(0.4, 2.2, shape) * rng.choice(
+                    [-1.0, 1.0], shape
+                )
             elif name.endswith("LayerNorm.bias"):
                 value = rng.normal(0.0, 0.7, shape)
             elif name.endswith("bias"):
@@ -227,17 +253,20 @@ def run(
     arguments = {}
     for name, value in inputs.items():
         tensor = torch.from_numpy(np.ascontiguousarray(value))
-        arguments[name] = tensor.to(dtype) if tensor.is_floating_point() else tensor
+        arguments[name] = (
+            tensor.to(dtype) if tensor.is_floating_point() else tensor
+        )
     mask = arguments.get("attention_mask")
-    if (
-        mask is not None and mask.ndim == 3
-    ):  # transformers takes such a mask as the term added to the scores
-        arguments["attention_mask"] = ((1 - mask).to(dtype) * torch.finfo(dtype).min)[
-            :, None
-        ]
+    if mask is not None and mask.ndim == 3:
+        # transformers takes such a mask as the term added to the scores
+        arguments["attention_mask"] = (
+            (1 - mask).to(dtype) * torch.finfo(dtype).min
+        )[:, None]
     if "inputs_embeds" in arguments:
         arguments["inputs_embeds"].requires_grad_(True)
-    out = model(**arguments, output_hidden_states=True, output_attentions=True)
+    out = model(
+        **arguments, output_hidden_states=True, output_attentions=True
+    )
 
     found: dict[str, torch.Tensor] = {}
     for name in (
@@ -309,12 +338,16 @@ def build(case: str):
     }
     cotangents = {}
     if class_name == "BertModel":
-        batch, tokens = inputs.get("input_ids", inputs.get("inputs_embeds")).shape[:2]
+        batch, tokens = inputs.get(
+            "input_ids", inputs.get("inputs_embeds")
+        ).shape[:2]
         shape = (batch, tokens, config.hidden_size)
-        cotangents["last_hidden_state"] = rng.normal(0.0, 1.0, shape).astype(np.float32)
-        cotangents["pooler_output"] = rng.normal(0.0, 1.0, shape[::2]).astype(
+        cotangents["last_hidden_state"] = rng.normal(0.0, 1.0, shape).astype(
             np.float32
         )
+        cotangents["pooler_output"] = rng.normal(
+            0.0, 1.0, shape[::2]
+        ).astype(np.float32)
 
     single = run(model, inputs, cotangents, torch.float32)
     exact = run(model, inputs, cotangents, torch.float64)
@@ -325,17 +358,23 @@ def build(case: str):
             worst[kind] = max(
                 worst[kind], abs(float(single[name]) - float(exact[name]))
             )
-        elif not name.endswith(
-            "self.key.bias"
-        ):  # zero but for rounding: see test_parity.py
-            worst[kind] = max(worst[kind], distance(single[name], exact[name]))
+        elif not name.endswith("self.key.bias"):  # zero: see test_parity.py
+            worst[kind] = max(
+                worst[kind], distance(single[name], exact[name])
+            )
 
     arrays = dict(weights)
     arrays.update({f"input/{name}": value for name, value in inputs.items()})
-    arrays.update({f"cotangent/{name}": value for name, value in cotangents.items()})
+    arrays.update(
+        {f"cotangent/{name}": value for name, value in cotangents.items()}
+    )
     for name, value in exact.items():
-        arrays[name] = value if name.startswith("loss/") else value.astype(np.float32)
-    arrays = {name: np.array(value, order="C") for name, value in arrays.items()}
+        arrays[name] = (
+            value if name.startswith("loss/") else value.astype(np.float32)
+        )
+    arrays = {
+        name: np.array(value, order="C") for name, value in arrays.items()
+    }
     return settings, arrays, worst
 
 
@@ -349,7 +388,9 @@ def main(cases: list[str]) -> None:
             json.dumps(settings, indent=2, sort_keys=True) + "\n"
         )
         size = (DATA / f"{case}.safetensors").stat().st_size
-        distances = ", ".join(f"{kind} {value:.1e}" for kind, value in worst.items())
+        distances = ", ".join(
+            f"{kind} {value:.1e}" for kind, value in worst.items()
+        )
         print(
             f"{case:34} {size / 1024:6.1f} KiB; torch's float32 is off by: {distances}"
         )
@@ -358,7 +399,9 @@ def main(cases: list[str]) -> None:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
-    (DATA / "VERSIONS.json").write_text(json.dumps(versions, indent=2) + "\n")
+    (DATA / "VERSIONS.json").write_text(
+        json.dumps(versions, indent=2) + "\n"
+    )
 
 
 if __name__ == "__main__":

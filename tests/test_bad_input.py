@@ -59,6 +59,16 @@ BAD_TRUNK_INPUTS = {
         ValueError,
         r"input_ids.*\(1, 1, 2\)",
     ),
+    "no token": (
+        dict(input_ids=lucid.tensor(np.zeros((1, 0), np.int64))),
+        ValueError,
+        r"input_ids.*\(1, 0\)",
+    ),
+    "no sequence": (
+        dict(input_ids=lucid.tensor(np.zeros((0, 3), np.int64))),
+        ValueError,
+        r"input_ids.*\(0, 3\)",
+    ),
     "too long": (
         dict(input_ids=t([[1] * 13])),
         ValueError,
@@ -106,17 +116,24 @@ BAD_TRUNK_INPUTS = {
         r"attention_mask.*\(1, 3\)",
     ),
     "a full mask that is too narrow": (
-        dict(input_ids=t(IDS), attention_mask=t(np.ones((2, 3, 2), np.int64))),
+        dict(
+            input_ids=t(IDS), attention_mask=t(np.ones((2, 3, 2), np.int64))
+        ),
         ValueError,
         r"attention_mask.*\(2, 3, 2\)",
     ),
     "a mask with an axis of heads": (
-        dict(input_ids=t(IDS), attention_mask=t(np.ones((2, 1, 3, 3), np.int64))),
+        dict(
+            input_ids=t(IDS),
+            attention_mask=t(np.ones((2, 1, 3, 3), np.int64)),
+        ),
         ValueError,
         r"attention_mask.*\(2, 1, 3, 3\)",
     ),
     "a mask of floats": (
-        dict(input_ids=t(IDS), attention_mask=t(np.ones((2, 3), np.float32))),
+        dict(
+            input_ids=t(IDS), attention_mask=t(np.ones((2, 3), np.float32))
+        ),
         TypeError,
         r"attention_mask.*float32",
     ),
@@ -126,7 +143,9 @@ BAD_TRUNK_INPUTS = {
         r"attention_mask.*\b2\b",
     ),
     "a mask with a penalty": (
-        dict(input_ids=t(IDS), attention_mask=t([[0, 0, -10000], [0, 0, 0]])),
+        dict(
+            input_ids=t(IDS), attention_mask=t([[0, 0, -10000], [0, 0, 0]])
+        ),
         ValueError,
         r"attention_mask.*-10000\b",
     ),
@@ -146,7 +165,9 @@ BAD_TRUNK_INPUTS = {
         r"token_type_ids.*\(2, 2\)",
     ),
     "segments as floats": (
-        dict(input_ids=t(IDS), token_type_ids=t(np.zeros((2, 3), np.float32))),
+        dict(
+            input_ids=t(IDS), token_type_ids=t(np.zeros((2, 3), np.float32))
+        ),
         TypeError,
         r"token_type_ids.*float32",
     ),
@@ -280,7 +301,9 @@ def test_a_failed_forward_pass_leaves_the_model_usable(model):
     before = model(t(IDS)).last_hidden_state.numpy()
     with pytest.raises(ValueError):
         model(t([[1, 50]]))
-    np.testing.assert_array_equal(model(t(IDS)).last_hidden_state.numpy(), before)
+    np.testing.assert_array_equal(
+        model(t(IDS)).last_hidden_state.numpy(), before
+    )
 
 
 # ---- the config -------------------------------------------------------------
@@ -289,7 +312,10 @@ def test_a_failed_forward_pass_leaves_the_model_usable(model):
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (dict(hidden_size=18, num_attention_heads=4), r"hidden_size.*\b18\b.*\b4\b"),
+        (
+            dict(hidden_size=18, num_attention_heads=4),
+            r"num_attention_heads.*\b4\b.*hidden_size.*\b18\b",
+        ),
         (dict(hidden_act="swish"), r"hidden_act.*swish.*gelu_new"),
         (dict(hidden_act="GELU"), r"hidden_act.*GELU.*gelu"),
         (dict(vocab_size=0), r"vocab_size.*\b0\b"),
@@ -322,11 +348,15 @@ def test_an_unknown_config_field(tiny):
 
 @pytest.fixture
 def folder(load_case, tmp_path):
-    return load_case("classification_two_labels").write_folder(tmp_path / "model")
+    return load_case("classification_two_labels").write_folder(
+        tmp_path / "model"
+    )
 
 
 def load(folder, **options):
-    return bert.BERTForSequenceClassification.from_pretrained(folder, **options)
+    return bert.BERTForSequenceClassification.from_pretrained(
+        folder, **options
+    )
 
 
 def edit_config(folder, **changes):
@@ -365,14 +395,19 @@ def test_a_config_that_is_no_json(folder):
 
 def test_a_config_that_is_no_mapping(folder):
     (folder / "config.json").write_text("[1, 2]")
-    with pytest.raises((TypeError, ValueError), match=r"config|mapping|object"):
+    with pytest.raises(
+        (TypeError, ValueError), match=r"config|mapping|object"
+    ):
         load(folder)
 
 
 @pytest.mark.parametrize(
     "changes, message",
     [
-        (dict(hidden_size=25), r"hidden_size.*\b25\b.*\b3\b"),
+        (
+            dict(hidden_size=25),
+            r"num_attention_heads.*\b3\b.*hidden_size.*\b25\b",
+        ),
         (dict(hidden_act="mish"), r"hidden_act.*mish"),
         (dict(model_type="gpt2"), r"model_type.*gpt2"),
         (dict(vocab_size="many"), r"vocab_size.*many"),
@@ -394,7 +429,9 @@ def test_a_truncated_checkpoint(folder, keep):
 
 
 def test_a_checkpoint_that_is_something_else(folder):
-    (folder / "model.safetensors").write_bytes(b"PK\x03\x04 this is a zip" * 30)
+    (folder / "model.safetensors").write_bytes(
+        b"PK\x03\x04 this is a zip" * 30
+    )
     with pytest.raises(ValueError, match=r"model\.safetensors"):
         load(folder)
 
@@ -410,37 +447,56 @@ def rewrite(folder, change):
 
 
 def test_a_missing_weight(folder):
-    rewrite(folder, lambda state: state.pop("bert.encoder.layer.1.output.dense.weight"))
+    rewrite(
+        folder,
+        lambda state: state.pop("bert.encoder.layer.1.output.dense.weight"),
+    )
     with pytest.raises(ValueError, match=r"layer\.1\.output\.dense\.weight"):
         load(folder)
 
 
 def test_a_weight_of_another_shape(folder):
     name = "bert.pooler.dense.weight"
-    rewrite(folder, lambda state: state.update({name: state[name][:, :-1].copy()}))
+    rewrite(
+        folder,
+        lambda state: state.update({name: state[name][:, :-1].copy()}),
+    )
     with pytest.raises(ValueError, match=r"pooler\.dense\.weight") as raised:
         load(folder)
-    assert "(24, 23)" in str(raised.value) and "(24, 24)" in str(raised.value)
+    assert "(24, 23)" in str(raised.value) and "(24, 24)" in str(
+        raised.value
+    )
 
 
 def test_a_weight_of_integers(folder):
     name = "bert.pooler.dense.weight"
-    rewrite(folder, lambda state: state.update({name: state[name].astype(np.int32)}))
-    with pytest.raises((TypeError, ValueError), match=r"pooler\.dense\.weight.*int32"):
+    rewrite(
+        folder,
+        lambda state: state.update({name: state[name].astype(np.int32)}),
+    )
+    with pytest.raises(
+        (TypeError, ValueError), match=r"pooler\.dense\.weight.*int32"
+    ):
         load(folder)
 
 
 def test_a_config_of_another_size_than_the_weights(folder):
     edit_config(folder, vocab_size=51)
-    with pytest.raises(ValueError, match=r"word_embeddings\.weight") as raised:
+    with pytest.raises(
+        ValueError, match=r"word_embeddings\.weight"
+    ) as raised:
         load(folder)
-    assert "(50, 24)" in str(raised.value) and "(51, 24)" in str(raised.value)
+    assert "(50, 24)" in str(raised.value) and "(51, 24)" in str(
+        raised.value
+    )
 
 
 def test_half_precision_checkpoints_are_read_as_float32(folder, load_case):
     rewrite(
         folder,
-        lambda state: state.update({k: v.astype(np.float16) for k, v in state.items()}),
+        lambda state: state.update(
+            {k: v.astype(np.float16) for k, v in state.items()}
+        ),
     )
     model = load(folder)
     want = load_case("classification_two_labels").weights
@@ -486,7 +542,9 @@ def spoil_object(state):
 )
 def test_a_refused_state_dict_changes_nothing(load_case, tiny, spoil, named):
     case = load_case("classification_two_labels")
-    model = bert.BERTForSequenceClassification(bert.BERTConfig.from_dict(case.config))
+    model = bert.BERTForSequenceClassification(
+        bert.BERTConfig.from_dict(case.config)
+    )
     before = {name: p.numpy().copy() for name, p in model.named_parameters()}
     state = dict(case.weights)
     spoil(state)
@@ -498,14 +556,18 @@ def test_a_refused_state_dict_changes_nothing(load_case, tiny, spoil, named):
 
 def test_not_strict_skips_names_but_never_shapes(load_case):
     case = load_case("classification_two_labels")
-    model = bert.BERTForSequenceClassification(bert.BERTConfig.from_dict(case.config))
+    model = bert.BERTForSequenceClassification(
+        bert.BERTConfig.from_dict(case.config)
+    )
     before = {name: p.numpy().copy() for name, p in model.named_parameters()}
     state = dict(case.weights)
     spoil_missing(state)
     spoil_unexpected(state)
     name = "bert.pooler.dense.bias"
     with pytest.raises(ValueError, match=name):
-        model.load_state_dict({**state, name: np.zeros(3, np.float32)}, strict=False)
+        model.load_state_dict(
+            {**state, name: np.zeros(3, np.float32)}, strict=False
+        )
     for key, p in model.named_parameters():
         np.testing.assert_array_equal(p.numpy(), before[key], key)
     model.load_state_dict(state, strict=False)
@@ -517,7 +579,9 @@ def test_not_strict_skips_names_but_never_shapes(load_case):
 def test_loading_copies(load_case):
     """The arrays given stay the caller's: writing to them changes no model."""
     case = load_case("classification_two_labels")
-    model = bert.BERTForSequenceClassification(bert.BERTConfig.from_dict(case.config))
+    model = bert.BERTForSequenceClassification(
+        bert.BERTConfig.from_dict(case.config)
+    )
     state = {name: value.copy() for name, value in case.weights.items()}
     model.load_state_dict(state)
     for value in state.values():

@@ -16,6 +16,8 @@ In float64 lucid then has to reach what the fixture holds.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -29,7 +31,9 @@ def largest(array: np.ndarray) -> float:
     return float(np.abs(array).max())
 
 
-def assert_close(name: str, got: np.ndarray, want: np.ndarray, limit: float) -> None:
+def assert_close(
+    name: str, got: np.ndarray, want: np.ndarray, limit: float
+) -> None:
     assert got.shape == want.shape, name
     error = largest(got.astype(np.float64) - want)
     assert error <= limit, f"{name}: off by {error:.2e}, allowed {limit:.2e}"
@@ -48,7 +52,9 @@ def named_outputs(out) -> dict[str, lucid.Tensor]:
     for name in out.keys():
         value = out[name]
         if isinstance(value, tuple):
-            found.update({f"{name}.{i}": part for i, part in enumerate(value)})
+            found.update(
+                {f"{name}.{i}": part for i, part in enumerate(value)}
+            )
         else:
             found[name] = value
     return found
@@ -60,7 +66,9 @@ def trunk(case, model, arguments) -> dict[str, lucid.Tensor]:
         return {}
     inner = {k: v for k, v in arguments.items() if "label" not in k}
     return named_outputs(
-        model.bert(**inner, output_hidden_states=True, output_attentions=True)
+        model.bert(
+            **inner, output_hidden_states=True, output_attentions=True
+        )
     )
 
 
@@ -68,7 +76,9 @@ def gradients(model, arguments) -> dict[str, np.ndarray]:
     leaves = dict(model.named_parameters())
     if "inputs_embeds" in arguments:
         leaves["inputs_embeds"] = arguments["inputs_embeds"]
-    return {k: v.grad.numpy() for k, v in leaves.items() if v.grad is not None}
+    return {
+        k: v.grad.numpy() for k, v in leaves.items() if v.grad is not None
+    }
 
 
 def test_parameter_names_and_shapes_are_hugging_faces(case):
@@ -89,10 +99,14 @@ def test_losses(case):
     if case.cotangents:
         pytest.skip("the trunk has no loss")
     out = compute(case)[2]
-    assert case.losses.keys() == {name for name in out.keys() if "loss" in name}
+    assert case.losses.keys() == {
+        name for name in out.keys() if "loss" in name
+    }
     for name, want in case.losses.items():
         assert out[name].shape == (), name
-        assert abs(out[name].item() - want) <= LOSS * max(1.0, abs(want)), name
+        assert abs(out[name].item() - want) <= LOSS * max(1.0, abs(want)), (
+            name
+        )
 
 
 def test_gradients(case):
@@ -118,21 +132,29 @@ def test_float64_reaches_the_reference(case):
         assert got[name].dtype == np.float64, name
         assert_close(name, got[name].numpy(), want, 1e-7 * largest(want))
     loss = case.loss(out)
-    assert abs(loss.item() - case.losses["loss"]) <= 1e-12 * abs(case.losses["loss"])
+    assert abs(loss.item() - case.losses["loss"]) <= 1e-12 * abs(
+        case.losses["loss"]
+    )
     loss.backward()
     got = gradients(model, arguments)
     top = max(largest(want) for want in case.gradients.values())
     for name, want in case.gradients.items():
         assert got[name].dtype == np.float64, name
-        assert_close(name, got[name], want, 1e-7 * largest(want) + 1e-14 * top)
+        assert_close(
+            name, got[name], want, 1e-7 * largest(want) + 1e-14 * top
+        )
 
 
 def test_from_pretrained_reads_the_same_model(case, tmp_path):
-    loaded = case.model_class.from_pretrained(case.write_folder(tmp_path)).eval()
+    loaded = case.model_class.from_pretrained(
+        case.write_folder(tmp_path)
+    ).eval()
     want = named_outputs(compute(case)[2])
     got = named_outputs(loaded(**case.arguments()))
     for name in got:
-        np.testing.assert_array_equal(got[name].numpy(), want[name].numpy(), name)
+        np.testing.assert_array_equal(
+            got[name].numpy(), want[name].numpy(), name
+        )
 
 
 def test_save_pretrained_keeps_everything(case, tmp_path):
@@ -143,7 +165,54 @@ def test_save_pretrained_keeps_everything(case, tmp_path):
     state, want = again.state_dict(), model.state_dict()
     assert state.keys() == want.keys()
     for name in want:
-        np.testing.assert_array_equal(state[name].numpy(), want[name].numpy(), name)
+        np.testing.assert_array_equal(
+            state[name].numpy(), want[name].numpy(), name
+        )
+
+
+HEADS = {
+    "BERTModel": set(),
+    "BERTForPreTraining": set(),
+    "BERTForMaskedLM": set(),
+    "BERTForNextSentencePrediction": set(),
+    "BERTForSequenceClassification": {
+        "classifier.weight",
+        "classifier.bias",
+    },
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_every_class_reads_a_pretraining_checkpoint(
+    load_case, tmp_path, name
+):
+    """Heads it does not have are passed over; a head that is missing is named."""
+    case = load_case("pretraining_tied_gelu")
+    folder = case.write_folder(tmp_path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = getattr(bert, name).from_pretrained(folder)
+    told = " ".join(str(w.message) for w in caught)
+    assert len(caught) == bool(HEADS[name])
+    for key, p in model.named_parameters():
+        if key in HEADS[name]:
+            assert key in told
+        else:
+            stored = f"bert.{key}" if name == "BERTModel" else key
+            np.testing.assert_array_equal(
+                p.numpy(), case.weights[stored], key
+            )
+
+
+@pytest.mark.parametrize("name", [n for n in HEADS if n != "BERTModel"])
+def test_every_class_reads_the_trunk_alone(load_case, tmp_path, name):
+    """A trunk saved by itself has no prefix; only the head stays as drawn."""
+    case = load_case("model_plain")
+    folder = case.write_folder(tmp_path)
+    with pytest.warns(UserWarning, match=r"classifier|cls"):
+        model = getattr(bert, name).from_pretrained(folder)
+    for key, p in model.bert.named_parameters():
+        np.testing.assert_array_equal(p.numpy(), case.weights[key], key)
 
 
 def test_no_grad_gives_the_same_numbers_and_keeps_no_graph(case):
@@ -151,5 +220,7 @@ def test_no_grad_gives_the_same_numbers_and_keeps_no_graph(case):
     with lucid.no_grad():
         got = named_outputs(compute(case)[2])
     for name, value in got.items():
-        np.testing.assert_array_equal(value.numpy(), want[name].numpy(), name)
+        np.testing.assert_array_equal(
+            value.numpy(), want[name].numpy(), name
+        )
         assert not value.requires_grad, name

@@ -51,9 +51,13 @@ CLASSIFICATION = """
     ],
 )
 def test_examples_run_as_written(page, examples):
-    test = doctest.DocTestParser().get_doctest(examples, {}, page, None, None)
+    test = doctest.DocTestParser().get_doctest(
+        examples, {}, page, None, None
+    )
     report: list[str] = []
-    result = doctest.DocTestRunner(verbose=False).run(test, out=report.append)
+    result = doctest.DocTestRunner(verbose=False).run(
+        test, out=report.append
+    )
     assert result.attempted == examples.count(">>>")
     assert result.failed == 0, "".join(report)
 
@@ -103,8 +107,12 @@ def test_signatures_are_the_pages(name, bases, forward, output):
     assert parameters.pop("self") is not None
     got = {key: (p.annotation, p.default) for key, p in parameters.items()}
     assert got == forward
-    assert list(got) == list(forward), "the order of the arguments is the page's"
-    assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
+    assert list(got) == list(forward), (
+        "the order of the arguments is the page's"
+    )
+    assert all(
+        p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values()
+    )
     assert signature.return_annotation == output
 
 
@@ -135,10 +143,18 @@ def test_pretraining_loss_is_the_sum_of_what_is_supplied(tiny):
         both.mlm_loss.item() + both.nsp_loss.item(), rel=1e-6
     )
     only_mlm = model(ids, labels=labels)
-    assert only_mlm.loss.item() == only_mlm.mlm_loss.item() == both.mlm_loss.item()
+    assert (
+        only_mlm.loss.item()
+        == only_mlm.mlm_loss.item()
+        == both.mlm_loss.item()
+    )
     assert only_mlm.nsp_loss is None
     only_nsp = model(ids, next_sentence_label=next_label)
-    assert only_nsp.loss.item() == only_nsp.nsp_loss.item() == both.nsp_loss.item()
+    assert (
+        only_nsp.loss.item()
+        == only_nsp.nsp_loss.item()
+        == both.nsp_loss.item()
+    )
     assert only_nsp.mlm_loss is None
     neither = model(ids)
     assert neither.loss is None
@@ -155,7 +171,10 @@ def test_classification_attributes(tiny):
 def test_classifier_dropout_falls_back_to_hidden_dropout(tiny):
     make = bert.BERTForSequenceClassification
     assert make(tiny(hidden_dropout=0.3)).dropout.p == 0.3
-    assert make(tiny(hidden_dropout=0.3, classifier_dropout=0.0)).dropout.p == 0.0
+    assert (
+        make(tiny(hidden_dropout=0.3, classifier_dropout=0.0)).dropout.p
+        == 0.0
+    )
     assert make(tiny(classifier_dropout=0.4)).dropout.p == 0.4
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-WHY = "optional: compares with transformers on torch, which are not installed"
+WHY = (
+    "optional: compares with transformers on torch, which are not installed"
+)
 torch = pytest.importorskip("torch", reason=WHY)
 transformers = pytest.importorskip("transformers", reason=WHY)
 
@@ -37,7 +39,9 @@ def read_with_transformers(case, folder):
 
 def transformers_outputs(case, model):
     """The outputs in float32, as the fixture has them."""
-    return make_fixtures.run(model, case.inputs, case.cotangents, torch.float32)
+    return make_fixtures.run(
+        model, case.inputs, case.cotangents, torch.float32
+    )
 
 
 def assert_outputs(case, found):
@@ -46,7 +50,9 @@ def assert_outputs(case, found):
         assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max(), name
     for name, want in case.losses.items():
         got = float(found[f"loss/{name}"])
-        assert abs(got - want) <= 1e-6 * max(1.0, abs(want)) or case.cotangents, name
+        assert (
+            abs(got - want) <= 1e-6 * max(1.0, abs(want)) or case.cotangents
+        ), name
 
 
 def test_transformers_reads_what_lucid_saved(case, tmp_path):
@@ -98,13 +104,17 @@ def test_lucid_reads_what_transformers_saved(case, tmp_path):
         np.testing.assert_array_equal(got[name], want, name)
 
 
-def test_a_classifier_starts_from_a_pretraining_checkpoint(load_case, tmp_path):
+def test_a_classifier_starts_from_a_pretraining_checkpoint(
+    load_case, tmp_path
+):
     """The trunk is read from a model with other heads, by both libraries."""
     case = load_case("pretraining_tied_gelu")
     case.model().save_pretrained(tmp_path)
     theirs = transformers.BertModel.from_pretrained(tmp_path)
     ours = bert.BERTModel.from_pretrained(tmp_path)
-    want = {name: p.detach().numpy() for name, p in theirs.named_parameters()}
+    want = {
+        name: p.detach().numpy() for name, p in theirs.named_parameters()
+    }
     got = {name: p.numpy() for name, p in ours.named_parameters()}
     assert got.keys() == want.keys()
     for name in want:
@@ -127,5 +137,7 @@ def test_the_stored_fixtures_are_what_the_script_computes(case):
     assert stored.keys() == arrays.keys()
     top = max(float(np.abs(v).max()) for v in case.gradients.values())
     for name, value in arrays.items():
-        scale = top if name.startswith("grad/") else float(np.abs(value).max())
+        scale = (
+            top if name.startswith("grad/") else float(np.abs(value).max())
+        )
         assert np.abs(value - stored[name]).max() <= 1e-6 * scale, name
