@@ -34,6 +34,7 @@ test:
 
 lab:
 	$(SETUP) lab
+	@$(VENV)/jupyter trust chapters/*.ipynb >/dev/null || true  # else stored figures stay hidden
 	@$(VENV)/jupyter lab chapters
 
 bench:

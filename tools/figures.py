@@ -90,9 +90,10 @@ def figure(nrows=1, ncols=1, width=6.6, height=3.0, **options):
 
 def show(fig, alt, caption=None):
     """Display `fig` with the description `alt` and perhaps a caption below."""
-    from IPython.display import HTML, display
+    from IPython.display import display
 
-    display(HTML(to_html(fig, alt, caption), metadata={"alt": alt}))
+    page = to_html(fig, alt, caption)
+    display({"text/html": page, "text/plain": f"Figure: {alt}"}, raw=True)
 
 
 def to_html(fig, alt, caption=None):
