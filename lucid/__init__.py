@@ -1,0 +1,17 @@
+"""BERT in plain NumPy or CuPy, forward and backward."""
+
+from lucid.autograd import Tensor, no_grad, tensor
+from lucid.backend import get_backend, manual_seed, set_backend, use_backend
+from lucid.gradcheck import check_gradients
+
+__all__ = [
+    "Tensor",
+    "check_gradients",
+    "get_backend",
+    "manual_seed",
+    "no_grad",
+    "set_backend",
+    "tensor",
+    "use_backend",
+]
+__version__ = "0.1.0"

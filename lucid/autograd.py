@@ -1,0 +1,605 @@
+"""Tensors that remember how they were made, and walk back to gradients."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from lucid.backend import (
+    Array,
+    array_module,
+    asarray,
+    scatter_add,
+    to_numpy,
+    use_backend,
+)
+
+Vjp = Callable[[Array], tuple["Array | None", ...]]
+Axis = int | tuple[int, ...] | None
+
+_recording: ContextVar[bool] = ContextVar("recording", default=True)
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Compute without recording, so that nothing is kept for a gradient."""
+    token = _recording.set(False)
+    try:
+        yield
+    finally:
+        _recording.reset(token)
+
+
+class Tensor:
+    """An array, and where asked for, the way back to what it came from.
+
+    Parameters
+    ----------
+    data : array
+        A NumPy or CuPy array; it is kept, not copied.
+    requires_grad : bool
+        Whether ``backward`` shall leave a gradient here. Only floating point
+        tensors can have one.
+
+    Attributes
+    ----------
+    data : array
+        The values.
+    grad : Tensor or None
+        After ``backward``: the gradient, of the shape and dtype of ``data``.
+        Gradients of several backward passes add up; set it to None to start
+        anew.
+    requires_grad : bool
+        Whether a gradient flows to this tensor.
+    """
+
+    __array_ufunc__ = None  # NumPy arrays leave mixed arithmetic to us
+
+    def __init__(self, data: Array, requires_grad: bool = False) -> None:
+        self.data = data if hasattr(data, "dtype") else np.asarray(data)
+        if isinstance(self.data, np.generic):  # a NumPy sum gives a scalar
+            self.data = np.asarray(self.data)
+        if requires_grad and self.data.dtype.kind != "f":
+            raise TypeError(
+                f"requires_grad: only floating point tensors can have a "
+                f"gradient, this one is {self.data.dtype}"
+            )
+        self.requires_grad = requires_grad
+        self.grad: Tensor | None = None
+        self._parents: tuple[Tensor, ...] = ()
+        self._vjp: Vjp | None = None
+        self._released = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Length of each axis."""
+        return self.data.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.data.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.data.size
+
+    @property
+    def dtype(self) -> np.dtype:
+        """NumPy dtype of the elements."""
+        return self.data.dtype
+
+    @property
+    def backend(self) -> str:
+        """``"numpy"`` or ``"cupy"``: where the data lies."""
+        return array_module(self.data).__name__
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether this tensor was made directly, not by an operation."""
+        return self._vjp is None and not self._released
+
+    def numpy(self) -> np.ndarray:
+        """Return the values as a NumPy array (the same memory on the CPU)."""
+        return to_numpy(self.data)
+
+    def item(self) -> float | int | bool:
+        """Return the one element as a Python number."""
+        if self.size != 1:
+            raise ValueError(
+                f"item: needs a tensor of one element, this one has shape "
+                f"{self.shape}"
+            )
+        return self.data.item()
+
+    def tolist(self) -> Any:
+        """Return the values as nested Python lists."""
+        return self.data.tolist()
+
+    def detach(self) -> Tensor:
+        """Return the same values without the way back."""
+        return Tensor(self.data)
+
+    def __repr__(self) -> str:
+        text = np.array2string(
+            self.numpy(),
+            separator=", ",
+            prefix="tensor(",
+            precision=4,
+            threshold=200,
+            edgeitems=3,
+        )
+        notes = [text]
+        if self.dtype not in (np.float32, np.int64, np.bool_):
+            notes.append(f"dtype={self.dtype}")
+        if self.backend != "numpy":
+            notes.append(f"backend={self.backend}")
+        if self.requires_grad:
+            notes.append("requires_grad=True")
+        return f"tensor({', '.join(notes)})"
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a tensor without axes")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[i] for i in range(len(self)))
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self.item())
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError(
+                "deepcopy: this tensor was computed by an operation; copy "
+                "its values with detach() first"
+            )
+        copy = type(self)(self.data.copy(), self.requires_grad)
+        memo[id(self)] = copy
+        if self.grad is not None:
+            copy.grad = Tensor(self.grad.data.copy())
+        return copy
+
+    # ---- backward ---------------------------------------------------------
+
+    def backward(self, gradient: Tensor | None = None) -> None:
+        """Send a gradient back to every leaf that this tensor came from.
+
+        The graph is released on the way, with all that it kept in memory.
+
+        Parameters
+        ----------
+        gradient : Tensor, optional
+            What arrives from above, of the shape and dtype of this tensor.
+            A tensor of one element needs none: it starts from 1.
+
+        Raises
+        ------
+        RuntimeError
+            If nothing was recorded, or an earlier ``backward`` has released
+            the graph.
+        ValueError
+            If ``gradient`` is missing or of another shape or dtype.
+        """
+        if not self.requires_grad:
+            raise RuntimeError(
+                "backward: nothing was recorded for this tensor. Does an "
+                "input have requires_grad=True, and were you outside "
+                "no_grad()?"
+            )
+        gradients = {id(self): self._first_gradient(gradient)}
+        if self.is_leaf:
+            self._accumulate(gradients[id(self)].copy())
+            return
+        for node in _from_last_to_first(self):
+            g = gradients.pop(id(node), None)
+            vjp, parents = node._vjp, node._parents
+            node._vjp, node._parents, node._released = None, (), True
+            if vjp is None or g is None:
+                continue
+            for parent, part in zip(parents, vjp(g), strict=True):
+                if part is None or not parent.requires_grad:
+                    continue
+                if parent.is_leaf:
+                    borrowed = part is g or part.base is not None
+                    parent._accumulate(part.copy() if borrowed else part)
+                elif id(parent) in gradients:
+                    gradients[id(parent)] = gradients[id(parent)] + part
+                else:
+                    gradients[id(parent)] = part
+
+    def _first_gradient(self, gradient: Tensor | None) -> Array:
+        if gradient is None:
+            if self.size != 1:
+                raise ValueError(
+                    f"gradient: a tensor of shape {self.shape} needs one of "
+                    f"the same shape; only a single number starts from 1"
+                )
+            return array_module(self.data).ones_like(self.data)
+        if gradient.shape != self.shape or gradient.dtype != self.dtype:
+            raise ValueError(
+                f"gradient: expected shape {self.shape} and dtype "
+                f"{self.dtype}, got {gradient.shape} and {gradient.dtype}"
+            )
+        return gradient.data
+
+    def _accumulate(self, part: Array) -> None:
+        """Add ``part``, an array nobody else holds, to the gradient."""
+        if self.grad is None:
+            self.grad = Tensor(part)
+        else:
+            self.grad.data += part
+
+    # ---- arithmetic -------------------------------------------------------
+
+    def _operand(self, other: Any) -> Tensor:
+        """Turn the other side of an operator into a tensor of this dtype."""
+        if isinstance(other, Tensor):
+            _check_same_kind(self, other)
+            return other
+        if not isinstance(other, (numbers.Number, np.generic)):
+            raise TypeError(
+                f"arithmetic with a {type(other).__name__}: wrap it with "
+                f"lucid.tensor(...) first"
+            )
+        if self.dtype.kind != "f" and not isinstance(
+            other, (int, np.integer, np.bool_)
+        ):
+            raise TypeError(
+                f"arithmetic of a tensor of {self.dtype} with {other!r}: "
+                f"convert it with .to(dtype='float32') first"
+            )
+        xp = array_module(self.data)
+        return Tensor(xp.asarray(other, dtype=self.dtype))
+
+    def __add__(self, other: Any) -> Tensor:
+        b = self._operand(other)
+        return record(
+            self.data + b.data,
+            (self, b),
+            lambda g: (unbroadcast(g, self.shape), unbroadcast(g, b.shape)),
+        )
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Tensor:
+        b = self._operand(other)
+        return record(
+            self.data - b.data,
+            (self, b),
+            lambda g: (unbroadcast(g, self.shape), unbroadcast(-g, b.shape)),
+        )
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return self._operand(other) - self
+
+    def __mul__(self, other: Any) -> Tensor:
+        b = self._operand(other)
+        return record(
+            self.data * b.data,
+            (self, b),
+            lambda g: (
+                unbroadcast(g * b.data, self.shape),
+                unbroadcast(g * self.data, b.shape),
+            ),
+        )
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Tensor:
+        b = self._operand(other)
+        quotient = self.data / b.data
+        return record(
+            quotient,
+            (self, b),
+            lambda g: (
+                unbroadcast(g / b.data, self.shape),
+                unbroadcast(-g * quotient / b.data, b.shape),
+            ),
+        )
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return self._operand(other) / self
+
+    def __pow__(self, exponent: float) -> Tensor:
+        if not isinstance(exponent, (int, float)):
+            raise TypeError(
+                f"exponent: wanted a Python number, got "
+                f"{type(exponent).__name__}"
+            )
+        return record(
+            self.data**exponent,
+            (self,),
+            lambda g: (g * (exponent * self.data ** (exponent - 1)),),
+        )
+
+    def __neg__(self) -> Tensor:
+        return record(-self.data, (self,), lambda g: (-g,))
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        b = self._operand(other)
+        if self.ndim < 2 or b.ndim < 2:
+            raise ValueError(
+                f"matmul: both sides need two axes or more, got shapes "
+                f"{self.shape} and {b.shape}"
+            )
+        return record(
+            self.data @ b.data,
+            (self, b),
+            lambda g: (
+                unbroadcast(g @ b.data.swapaxes(-1, -2), self.shape),
+                unbroadcast(self.data.swapaxes(-1, -2) @ g, b.shape),
+            ),
+        )
+
+    # ---- comparisons: no gradient passes ----------------------------------
+
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+        return Tensor(self.data == self._operand(other).data)
+
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+        return Tensor(self.data != self._operand(other).data)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return Tensor(self.data < self._operand(other).data)
+
+    def __le__(self, other: Any) -> Tensor:
+        return Tensor(self.data <= self._operand(other).data)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return Tensor(self.data > self._operand(other).data)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return Tensor(self.data >= self._operand(other).data)
+
+    __hash__ = object.__hash__
+
+    # ---- shape ------------------------------------------------------------
+
+    def reshape(self, *shape: int) -> Tensor:
+        """Return the same elements in another shape; one axis may be -1."""
+        return record(
+            self.data.reshape(*shape),
+            (self,),
+            lambda g: (g.reshape(self.shape),),
+        )
+
+    def transpose(self, *axes: int) -> Tensor:
+        """Return the axes in another order; without arguments, reversed."""
+        order = axes or tuple(reversed(range(self.ndim)))
+        back = tuple(int(i) for i in np.argsort(order))
+        return record(
+            self.data.transpose(order),
+            (self,),
+            lambda g: (g.transpose(back),),
+        )
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802
+        """The last two axes exchanged."""
+        return record(
+            self.data.swapaxes(-1, -2),
+            (self,),
+            lambda g: (g.swapaxes(-1, -2),),
+        )
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802
+        """All axes in reverse order."""
+        return self.transpose()
+
+    def __getitem__(self, index: Any) -> Tensor:
+        index = _plain_index(index)
+
+        def vjp(g: Array) -> tuple[Array]:
+            whole = array_module(g).zeros_like(self.data)
+            if _may_repeat(index):
+                scatter_add(whole, index, g)
+            else:
+                whole[index] = g
+            return (whole,)
+
+        return record(self.data[index], (self,), vjp)
+
+    # ---- reductions -------------------------------------------------------
+
+    def sum(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Sum over one axis, several, or all."""
+
+        def vjp(g: Array) -> tuple[Array]:
+            g = _restore_axes(g, self.shape, axis, keepdims)
+            xp = array_module(g)
+            return (xp.broadcast_to(g, self.shape),)
+
+        return record(self.data.sum(axis, keepdims=keepdims), (self,), vjp)
+
+    def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Mean over one axis, several, or all."""
+        total = self.sum(axis, keepdims)
+        return total * (total.size / max(self.size, 1))
+
+    def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Largest element; equal largest elements share the gradient."""
+        top = self.data.max(axis, keepdims=True)
+
+        def vjp(g: Array) -> tuple[Array]:
+            g = _restore_axes(g, self.shape, axis, keepdims)
+            ties = (self.data == top).astype(self.dtype)
+            return (g * ties / ties.sum(axis, keepdims=True),)
+
+        value = top if keepdims else self.data.max(axis)
+        return record(value, (self,), vjp)
+
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Smallest element; equal smallest elements share the gradient."""
+        return -((-self).max(axis, keepdims))
+
+    def argmax(self, axis: int | None = None) -> Tensor:
+        """Index of the (first) largest element; no gradient passes."""
+        return Tensor(self.data.argmax(axis))
+
+    # ---- conversions ------------------------------------------------------
+
+    def to(self, backend: str | None = None, dtype: Any = None) -> Tensor:
+        """Return the tensor on another backend or in another dtype.
+
+        The gradient flows back in the old dtype, to the old backend.
+        """
+        data = self.data
+        if backend is not None:
+            with use_backend(backend):
+                data = asarray(data)
+        if dtype is not None:
+            data = data.astype(dtype)
+
+        def vjp(g: Array) -> tuple[Array]:
+            with use_backend(self.backend):
+                return (asarray(g.astype(self.dtype)),)
+
+        if data.dtype.kind != "f":
+            return Tensor(data)
+        return record(data, (self,), vjp)
+
+
+def tensor(
+    data: Any, dtype: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Make a tensor on the active backend, always by copying.
+
+    Python floats become float32 and Python integers int64; NumPy and CuPy
+    arrays keep their dtype.
+
+    Parameters
+    ----------
+    data : number, nested list, array or Tensor
+    dtype : NumPy dtype or its name, optional
+    requires_grad : bool
+
+    Returns
+    -------
+    Tensor
+    """
+    if isinstance(data, Tensor):
+        data = data.data
+    if not hasattr(data, "dtype"):
+        data = np.asarray(data)
+        if dtype is None:
+            dtype = {"f": np.float32, "i": np.int64}.get(data.dtype.kind)
+    if data.dtype.kind not in "fiub" and dtype is None:
+        raise TypeError(
+            f"data: wanted numbers in a regular shape, got {data.dtype}"
+        )
+    array = asarray(data)
+    return Tensor(
+        array.astype(array.dtype if dtype is None else dtype), requires_grad
+    )
+
+
+def record(data: Array, parents: tuple[Tensor, ...], vjp: Vjp) -> Tensor:
+    """Wrap the result of an operation and write down the way back.
+
+    Parameters
+    ----------
+    data : array
+        What the operation computed.
+    parents : tuple of Tensor
+        What it computed it from.
+    vjp : callable
+        Takes the gradient of the loss with respect to ``data`` and returns
+        one array (or None, for no gradient) per parent: the vector-Jacobian
+        products.
+    """
+    result = Tensor(data)
+    if _recording.get() and any(p.requires_grad for p in parents):
+        result.requires_grad = True
+        result._parents = parents
+        result._vjp = vjp
+    return result
+
+
+def _from_last_to_first(last: Tensor) -> list[Tensor]:
+    """Order the recorded nodes so that each comes before its parents."""
+    order: list[Tensor] = []
+    seen = {id(last)}
+    stack = [(last, iter(last._parents))]
+    while stack:
+        node, parents = stack[-1]
+        if node._released:
+            raise RuntimeError(
+                "backward: the graph of this tensor has been released by an "
+                "earlier backward(); run the forward pass again"
+            )
+        for parent in parents:
+            if parent.requires_grad and id(parent) not in seen:
+                seen.add(id(parent))
+                stack.append((parent, iter(parent._parents)))
+                break
+        else:
+            stack.pop()
+            if not node.is_leaf:
+                order.append(node)
+    return order[::-1]
+
+
+def unbroadcast(g: Array, shape: tuple[int, ...]) -> Array:
+    """Sum ``g`` over the axes along which ``shape`` was broadcast."""
+    if g.shape == shape:
+        return g
+    extra = g.ndim - len(shape)
+    axes = tuple(range(extra)) + tuple(
+        i + extra for i, n in enumerate(shape) if n == 1
+    )
+    return g.sum(axes).reshape(shape)
+
+
+def _restore_axes(
+    g: Array, shape: tuple[int, ...], axis: Axis, keepdims: bool
+) -> Array:
+    """Put the axes that a reduction removed back, with length 1."""
+    if keepdims:
+        return g
+    axes = range(len(shape)) if axis is None else axis
+    axes = (axes,) if isinstance(axes, int) else axes
+    gone = {a % len(shape) for a in axes}
+    return g.reshape(
+        tuple(1 if i in gone else n for i, n in enumerate(shape))
+    )
+
+
+def _plain_index(index: Any) -> Any:
+    """Replace tensors inside an index by their arrays."""
+    if isinstance(index, tuple):
+        return tuple(_plain_index(i) for i in index)
+    return index.data if isinstance(index, Tensor) else index
+
+
+def _may_repeat(index: Any) -> bool:
+    """Whether an index may name the same element twice: arrays, lists."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(hasattr(p, "dtype") or isinstance(p, list) for p in parts)
+
+
+def _check_same_kind(a: Tensor, b: Tensor) -> None:
+    if a.backend != b.backend:
+        raise ValueError(
+            f"one tensor lies on {a.backend}, the other on {b.backend}; move "
+            f"one of them with .to(backend)"
+        )
+    if a.dtype != b.dtype:
+        raise TypeError(
+            f"one tensor is {a.dtype}, the other {b.dtype}; convert one of "
+            f"them with .to(dtype=...)"
+        )

@@ -1,0 +1,45 @@
+"""The few array operations that NumPy and CuPy spell differently."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from lucid.backend.switch import active_module
+
+Array = Any  # a numpy.ndarray or a cupy.ndarray
+
+
+def array_module(x: Array) -> ModuleType:
+    """Return the module whose array ``x`` is: ``numpy`` or ``cupy``."""
+    return sys.modules[type(x).__module__.partition(".")[0]]
+
+
+def asarray(x: Any, dtype: Any = None) -> Array:
+    """Turn ``x`` into an array of the active backend, moving it if need be."""
+    xp = active_module()
+    if xp is np and hasattr(x, "get"):
+        x = x.get()
+    return xp.asarray(x, dtype=dtype)
+
+
+def to_numpy(x: Array) -> np.ndarray:
+    """Return ``x`` as a NumPy array; from a device this copies and waits."""
+    return x.get() if hasattr(x, "get") else np.asarray(x)
+
+
+def scatter_add(target: Array, index: Array, values: Array) -> None:
+    """Do ``target[index] += values`` in place, adding repeated indices up.
+
+    Plain ``target[index] += values`` would keep one of several equal indices.
+
+    Parameters
+    ----------
+    target : array, shape (N, ...)
+    index : integer array, any shape S
+    values : array, shape S + target.shape[1:]
+    """
+    array_module(target).add.at(target, index, values)

@@ -1,0 +1,50 @@
+"""The error function, which NumPy does not have."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+
+from lucid.backend.arrays import Array, array_module
+
+# erf(z) = tanh(z p(z^2)) to 6e-8 for |z| <= 4; beyond, erf is 1 in float32.
+_ERF_COEFFICIENTS = (
+    1.12837971e00,
+    1.02765481e-01,
+    -1.84383748e-04,
+    -6.25719542e-04,
+    8.97125814e-05,
+    -5.98569065e-06,
+    1.58960277e-07,
+)
+
+
+def erf(z: Array) -> Array:
+    r"""Error function, elementwise, in the precision of ``z``.
+
+    NumPy has vectorised ``tanh`` but no ``erf``. In float32 we use
+    :math:`\tanh(z\,p(z^2))` with a fitted polynomial, off by at most 2e-7;
+    in float64 SciPy's; on a CUDA device CuPy's.
+
+    Parameters
+    ----------
+    z : array of float32 or float64, any shape
+
+    Returns
+    -------
+    array of the same shape and dtype
+    """
+    xp = array_module(z)
+    if xp is not np:
+        return importlib.import_module("cupyx.scipy.special").erf(z)
+    if z.dtype != np.float32:
+        return importlib.import_module("scipy.special").erf(z)
+    square = np.minimum(z * z, 16.0)
+    p = square * _ERF_COEFFICIENTS[-1]
+    for coefficient in _ERF_COEFFICIENTS[-2:0:-1]:
+        p += coefficient
+        p *= square
+    p += _ERF_COEFFICIENTS[0]
+    p *= z
+    return np.tanh(p, out=p)

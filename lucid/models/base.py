@@ -1,0 +1,180 @@
+"""A model with a configuration, that loads and saves as a folder."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from lucid.models.checkpoint import (
+    read_config,
+    read_weights,
+    write_config,
+    write_weights,
+)
+from lucid.nn.module import Module
+
+
+class PretrainedConfig:
+    """What a model is built from, to and from a ``config.json``."""
+
+    tie_word_embeddings: bool = True
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
+        """Build from the contents of a ``config.json``."""
+        raise NotImplementedError(f"{cls.__name__} has no from_dict")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the contents of a ``config.json``."""
+        raise NotImplementedError(f"{type(self).__name__} has no to_dict")
+
+
+class PretrainedModel(Module):
+    """A module built from a configuration, stored as a folder.
+
+    Parameters
+    ----------
+    config : config_class
+
+    Attributes
+    ----------
+    config : config_class
+        What the model was built from.
+    config_class : type
+        Class of the configuration; set by each family of models.
+    base_model_prefix : str
+        Attribute that holds the trunk in models with a head, such as
+        ``"bert"``.
+    """
+
+    config_class: ClassVar[type[PretrainedConfig]]
+    base_model_prefix: ClassVar[str] = ""
+
+    config: Any
+
+    def __init__(self, config: PretrainedConfig) -> None:
+        if not isinstance(config, self.config_class):
+            raise TypeError(
+                f"config: wanted a {self.config_class.__name__}, got "
+                f"{type(config).__name__}"
+            )
+        self.config = config
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        ignore_mismatched_sizes: bool = False,
+        **overrides: Any,
+    ) -> Self:
+        """Load a Hugging Face folder: config.json and model.safetensors.
+
+        The trunk's names may carry the prefix or not; old LayerNorm names,
+        a stored ``position_ids`` and missing aliases are understood. Weights
+        in float16 become float32. A head that the checkpoint lacks keeps
+        its random initial weights, with a warning that names it.
+
+        Parameters
+        ----------
+        folder : str or Path
+        ignore_mismatched_sizes : bool
+            Whether a head of another size is left as initialised instead of
+            being an error.
+        **overrides
+            Fields of the configuration to set differently.
+
+        Returns
+        -------
+        The model, in evaluation mode.
+
+        Raises
+        ------
+        FileNotFoundError
+            If a file is missing.
+        ValueError
+            If a file is damaged, or the weights do not fit the
+            configuration.
+        """
+        folder = Path(folder)
+        config = cls.config_class.from_dict(read_config(folder), **overrides)
+        model = cls(config)
+        state = model._fit(read_weights(folder), ignore_mismatched_sizes)
+        missing, unexpected = model.load_state_dict(state, strict=False)
+        lost = [name for name in missing if model._is_trunk(name)]
+        if lost or unexpected:
+            raise ValueError(
+                f"folder: the weights in {folder} do not fit its "
+                f"configuration; missing {lost}, unexpected {unexpected}"
+            )
+        if missing:
+            warnings.warn(
+                f"not in {folder}, left as initialised: {', '.join(missing)}",
+                stacklevel=2,
+            )
+        return model.eval()
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write config.json and model.safetensors, as transformers reads them.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Created if need be. Files of these names are replaced, each in
+            one step.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        architecture = type(self).__name__.replace("BERT", "Bert")
+        # where nothing is tied, a reader looks for every alias
+        tied = self.config.tie_word_embeddings
+        named = self.named_parameters() if tied else self._paths()
+        write_weights(folder, {name: p.numpy() for name, p in named})
+        write_config(
+            folder,
+            {**self.config.to_dict(), "architectures": [architecture]},
+        )
+
+    def _is_trunk(self, name: str) -> bool:
+        """Whether a parameter must be in every checkpoint.
+
+        A head need not be; nor the pooler, which masked-LM models lack.
+        """
+        prefix = f"{self.base_model_prefix}."
+        in_trunk = name.startswith(prefix) or not self._has_head()
+        return in_trunk and not name.removeprefix(prefix).startswith(
+            "pooler."
+        )
+
+    def _has_head(self) -> bool:
+        return hasattr(self, self.base_model_prefix)
+
+    def _fit(
+        self, weights: Mapping[str, np.ndarray], ignore_mismatched: bool
+    ) -> dict[str, np.ndarray]:
+        """Choose and rename what this model takes from a checkpoint."""
+        prefix = f"{self.base_model_prefix}."
+        prefixed = any(name.startswith(prefix) for name in weights)
+        shapes = {name: p.shape for name, p in self._paths()}
+        state = {}
+        for name, values in weights.items():
+            in_trunk = name.startswith(prefix) or not prefixed
+            if self._has_head() and not prefixed:
+                name = prefix + name
+            elif not self._has_head():
+                name = name.removeprefix(prefix)
+            wanted = in_trunk and self._is_trunk(name)
+            if name not in shapes and not wanted:
+                continue  # another head, or a pooler
+            if (
+                ignore_mismatched
+                and not self._is_trunk(name)
+                and name in shapes
+                and shapes[name] != values.shape
+            ):
+                continue
+            state[name] = values
+        return state

@@ -1,0 +1,122 @@
+"""Read and write the two files of a Hugging Face model folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+CONFIG_NAME = "config.json"
+WEIGHTS_NAME = "model.safetensors"
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read ``config.json``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder has no such file.
+    ValueError
+        If the file is not a JSON object.
+    """
+    path = _existing(folder, CONFIG_NAME)
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON ({error})") from error
+    if not isinstance(values, dict):
+        raise ValueError(
+            f"{path}: wanted a JSON object, got {type(values).__name__}"
+        )
+    return values
+
+
+def read_weights(folder: Path) -> dict[str, np.ndarray]:
+    """Read ``model.safetensors`` under today's names.
+
+    Old checkpoints call the scale and shift of a LayerNorm ``gamma`` and
+    ``beta``; exactly those two suffixes are renamed. The buffer
+    ``position_ids`` that some versions saved is left out.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the folder has no such file.
+    ValueError
+        If the file is damaged, holds a dtype that NumPy lacks, or has a
+        parameter under its old and its new name.
+    """
+    path = _existing(folder, WEIGHTS_NAME)
+    try:
+        weights = load_file(path)
+    except (SafetensorError, TypeError, KeyError, ValueError) as error:
+        raise ValueError(
+            f"{path}: not a readable safetensors file ({error})"
+        ) from error
+    renamed: dict[str, np.ndarray] = {}
+    for name, values in weights.items():
+        new = _todays_name(name)
+        if new in weights and new != name:
+            raise ValueError(f"{path}: holds both {name} and {new}")
+        if new.split(".")[-1] != "position_ids":
+            renamed[new] = values
+    return renamed
+
+
+def _existing(folder: Path, name: str) -> Path:
+    path = folder / name
+    if not path.is_file():
+        found = (
+            sorted(p.name for p in folder.iterdir())
+            if folder.is_dir()
+            else None
+        )
+        hint = (
+            "there is no such folder"
+            if found is None
+            else f"the folder holds {', '.join(found) or 'nothing'}"
+        )
+        raise FileNotFoundError(f"folder: {path} is missing; {hint}")
+    return path
+
+
+def _todays_name(name: str) -> str:
+    for old, new in (("gamma", "weight"), ("beta", "bias")):
+        if name.endswith(f"LayerNorm.{old}"):
+            return name.removesuffix(old) + new
+    return name
+
+
+def write_config(folder: Path, values: Mapping[str, Any]) -> None:
+    """Write ``config.json``, whole or not at all."""
+    text = json.dumps(values, indent=2, sort_keys=True) + "\n"
+    _replace(
+        folder / CONFIG_NAME,
+        lambda path: path.write_text(text, encoding="utf-8"),
+    )
+
+
+def write_weights(folder: Path, weights: Mapping[str, np.ndarray]) -> None:
+    """Write ``model.safetensors``, whole or not at all."""
+    arrays = {k: np.ascontiguousarray(v) for k, v in weights.items()}
+    _replace(
+        folder / WEIGHTS_NAME,
+        lambda path: save_file(arrays, path, metadata={"format": "pt"}),
+    )
+
+
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write beside ``path``, then take its place in one step."""
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        write(draft)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)

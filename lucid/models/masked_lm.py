@@ -1,0 +1,91 @@
+"""What models with a masked-LM head share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from lucid.autograd import Tensor
+from lucid.backend import Array, array_module, asarray, use_backend
+from lucid.models.base import PretrainedModel
+from lucid.nn.init import truncated_normal
+from lucid.nn.losses import cross_entropy
+from lucid.nn.module import Parameter
+
+
+class MaskedLMMixin(PretrainedModel):
+    """Loss, tie and vocabulary size of a model with a masked-LM decoder.
+
+    It expects the word embeddings at ``embeddings.word_embeddings`` of the
+    trunk, and the head at ``cls.predictions``.
+    """
+
+    cls: Any
+
+    def get_input_embeddings(self) -> Parameter:
+        """Return the word embedding table, shape (V, H)."""
+        trunk = getattr(self, self.base_model_prefix)
+        return trunk.embeddings.word_embeddings.weight
+
+    def get_output_embeddings(self) -> Parameter:
+        """Return the decoder's weight, shape (V, H)."""
+        return self.cls.predictions.decoder.weight
+
+    def tie_weights(self) -> None:
+        """Make the decoder's weight the word embedding table itself.
+
+        Does nothing where ``config.tie_word_embeddings`` is False.
+        """
+        if self.config.tie_word_embeddings:
+            decoder = self.cls.predictions.decoder
+            decoder.weight = self.get_input_embeddings()
+
+    def masked_lm_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross-entropy over the labelled positions.
+
+        Parameters
+        ----------
+        logits : Tensor, shape (B, T, V)
+        labels : Tensor of integers, shape (B, T)
+            The original id where a token was masked, -100 elsewhere.
+        """
+        return cross_entropy(logits, labels)
+
+    def resize_token_embeddings(self, vocab_size: int) -> None:
+        """Change V: old rows are kept, new rows drawn, the tie holds.
+
+        Parameters
+        ----------
+        vocab_size : int
+            The new V. New biases begin at 0.
+
+        Raises
+        ------
+        ValueError
+            If ``vocab_size`` is less than 1 or leaves the padding row out.
+        """
+        config = replace(self.config, vocab_size=vocab_size)
+        for table in {
+            id(p): p
+            for p in (
+                self.get_input_embeddings(),
+                self.get_output_embeddings(),
+            )
+        }.values():
+            grow = (max(vocab_size - table.shape[0], 0), table.shape[1])
+            rows = truncated_normal(grow, config.initializer_range)
+            _resize(table, vocab_size, rows)
+        bias = self.cls.predictions.bias
+        more = max(vocab_size - bias.shape[0], 0)
+        _resize(bias, vocab_size, array_module(bias.data).zeros(more))
+        self.config = config
+        getattr(self, self.base_model_prefix).config = config
+
+
+def _resize(parameter: Parameter, length: int, more: Array) -> None:
+    """Cut the first axis to ``length`` or append ``more`` to it, in place."""
+    xp = array_module(parameter.data)
+    with use_backend(parameter.backend):
+        more = asarray(more, dtype=parameter.dtype)
+    parameter.data = xp.concatenate([parameter.data[:length], more])
+    parameter.grad = None

@@ -1,0 +1,101 @@
+"""What models return: named fields that also index and unpack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+from lucid.autograd import Tensor
+
+
+@dataclass
+class ModelOutput:
+    """Fields by name, by key, by position, or unpacked; None is skipped."""
+
+    def keys(self) -> list[str]:
+        """Return the names of the fields that are not None."""
+        names = (field.name for field in fields(self))
+        return [name for name in names if getattr(self, name) is not None]
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """Return the fields that are not None."""
+        return tuple(getattr(self, name) for name in self.keys())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.to_tuple())
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __getitem__(self, key: str | int | slice) -> Any:
+        if not isinstance(key, str):
+            return self.to_tuple()[key]
+        if key not in self.keys():
+            raise KeyError(f"{key!r} is not among {self.keys()}")
+        return getattr(self, key)
+
+
+@dataclass
+class BERTModelOutput(ModelOutput):
+    """What the encoder trunk returns.
+
+    Attributes
+    ----------
+    last_hidden_state : Tensor, shape (B, T, H)
+    pooler_output : Tensor, shape (B, H), or None
+        None where the trunk was built without a pooler.
+    hidden_states : tuple of L + 1 Tensors, shape (B, T, H), or None
+        The embeddings, then the output of every layer.
+    attentions : tuple of L Tensors, shape (B, A, T, T), or None
+    """
+
+    last_hidden_state: Tensor
+    pooler_output: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+@dataclass
+class BERTForPreTrainingOutput(ModelOutput):
+    """What `BERTForPreTraining` returns.
+
+    Attributes
+    ----------
+    loss : Tensor or None
+        The sum of the losses whose labels were given.
+    prediction_logits : Tensor, shape (B, T, V)
+    seq_relationship_logits : Tensor, shape (B, 2)
+    mlm_loss, nsp_loss : Tensor or None
+        The two parts of the loss.
+    """
+
+    loss: Tensor | None = None
+    prediction_logits: Tensor | None = None
+    seq_relationship_logits: Tensor | None = None
+    mlm_loss: Tensor | None = None
+    nsp_loss: Tensor | None = None
+
+
+@dataclass
+class MaskedLMOutput(ModelOutput):
+    """Loss (or None) and logits of shape (B, T, V)."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+
+
+@dataclass
+class NextSentencePredictorOutput(ModelOutput):
+    """Loss (or None) and logits of shape (B, 2)."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+
+
+@dataclass
+class SequenceClassificationOutput(ModelOutput):
+    """Loss (or None) and logits of shape (B, num_labels)."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None

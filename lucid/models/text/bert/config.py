@@ -1,0 +1,173 @@
+"""The numbers that define a BERT."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from lucid.models.base import PretrainedConfig
+from lucid.nn.activations import ACTIVATIONS
+
+_HF_NAMES = {
+    "hidden_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+}
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "num_labels",
+)
+_UNSUPPORTED = {
+    "model_type": "bert",
+    "position_embedding_type": "absolute",
+    "is_decoder": False,
+    "add_cross_attention": False,
+}
+
+
+@dataclass(frozen=True)
+class BERTConfig(PretrainedConfig):
+    """Sizes and constants of a BERT; the defaults are bert-base-uncased.
+
+    Parameters
+    ----------
+    vocab_size : int
+        Number of word pieces, V.
+    hidden_size : int
+        Features per token, H.
+    num_hidden_layers : int
+        Encoder layers, L.
+    num_attention_heads : int
+        Heads per layer, A; must divide ``hidden_size``.
+    intermediate_size : int
+        Width of the feed-forward block, I.
+    hidden_act : {"gelu", "gelu_new", "gelu_pytorch_tanh", "relu"}
+        Hugging Face's names: ``"gelu"`` is the exact one.
+    hidden_dropout, attention_dropout : float
+        Probabilities in [0, 1).
+    max_position_embeddings : int
+        Longest sequence.
+    type_vocab_size : int
+        Number of segments.
+    initializer_range : float
+        Standard deviation of initial weights, before truncation.
+    layer_norm_eps : float
+        Added to the variance in every LayerNorm.
+    pad_token_id : int or None
+        Row of the word embeddings that begins at 0; look-ups send it no
+        gradient.
+    classifier_dropout : float, optional
+        Dropout before a classifier; ``hidden_dropout`` if None.
+    num_labels : int
+        Outputs of a classifier; 1 means regression.
+    tie_word_embeddings : bool
+        Whether the masked-LM decoder is the word embedding table itself.
+
+    Raises
+    ------
+    ValueError
+        If a field is out of range; the message names it.
+    """
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int | None = 0
+    classifier_dropout: float | None = None
+    num_labels: int = 2
+    tie_word_embeddings: bool = True
+
+    def __post_init__(self) -> None:
+        for name in _SIZES:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"{name}: wanted an integer, got {value!r}")
+            if value < 1:
+                raise ValueError(f"{name}: wanted at least 1, got {value}")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"num_attention_heads: {self.num_attention_heads} does not "
+                f"divide hidden_size {self.hidden_size}"
+            )
+        if self.hidden_act not in ACTIVATIONS:
+            raise ValueError(
+                f"hidden_act: {self.hidden_act!r} is not one of "
+                f"{', '.join(ACTIVATIONS)}"
+            )
+        for name in (
+            "hidden_dropout",
+            "attention_dropout",
+            "classifier_dropout",
+        ):
+            value = getattr(self, name)
+            if value is not None and not 0.0 <= value < 1.0:
+                raise ValueError(
+                    f"{name}: a probability lies in [0, 1), got {value}"
+                )
+        for name in ("initializer_range", "layer_norm_eps"):
+            if not getattr(self, name) > 0:
+                raise ValueError(
+                    f"{name}: wanted more than 0, got {getattr(self, name)}"
+                )
+        pad = self.pad_token_id
+        if pad is not None and not 0 <= pad < self.vocab_size:
+            raise ValueError(
+                f"pad_token_id: {pad} is out of range; the vocabulary has "
+                f"{self.vocab_size} entries"
+            )
+
+    @property
+    def head_size(self) -> int:
+        """Features per attention head, D = H / A."""
+        return self.hidden_size // self.num_attention_heads
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], **overrides: Any) -> Self:
+        """Build from the contents of a Hugging Face ``config.json``.
+
+        Keys that mean nothing here are left aside.
+
+        Raises
+        ------
+        ValueError
+            If the file describes a model that this package does not build.
+        TypeError
+            If an override is not a field.
+        """
+        for key, wanted in _UNSUPPORTED.items():
+            if values.get(key, wanted) != wanted:
+                raise ValueError(
+                    f"{key}: this package builds {wanted!r} only, the "
+                    f"configuration says {values[key]!r}"
+                )
+        known = {}
+        for field in fields(cls):
+            for key in (field.name, _HF_NAMES.get(field.name, field.name)):
+                if key in values:
+                    known[field.name] = values[key]
+        if "id2label" in values:
+            known["num_labels"] = len(values["id2label"])
+        return cls(**{**known, **overrides})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the contents of a Hugging Face ``config.json``."""
+        values = {_HF_NAMES.get(k, k): v for k, v in asdict(self).items()}
+        count = values.pop("num_labels")
+        values["id2label"] = {str(i): f"LABEL_{i}" for i in range(count)}
+        values["label2id"] = {f"LABEL_{i}": i for i in range(count)}
+        return {"model_type": "bert", **values}

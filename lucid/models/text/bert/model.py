@@ -1,0 +1,152 @@
+"""The trunk: embeddings, encoder and pooler."""
+
+from __future__ import annotations
+
+from lucid.autograd import Tensor
+from lucid.backend import asarray, to_numpy, use_backend
+from lucid.models.base import PretrainedModel
+from lucid.models.outputs import BERTModelOutput
+from lucid.models.text.bert.config import BERTConfig
+from lucid.models.text.bert.embeddings import BERTEmbeddings
+from lucid.models.text.bert.encoder import BERTEncoder
+from lucid.models.text.bert.pooler import BERTPooler
+
+
+class BERTPretrainedModel(PretrainedModel):
+    """What all BERT models share: their configuration and their prefix."""
+
+    config_class = BERTConfig
+    base_model_prefix = "bert"
+    config: BERTConfig
+
+
+def visible_keys(
+    attention_mask: Tensor | None, batch: int, tokens: int
+) -> Tensor | None:
+    """Turn a mask of 0 and 1 into booleans that fit the attention scores.
+
+    Parameters
+    ----------
+    attention_mask : Tensor of integers or bool, optional
+        1 where a token may be looked at. Shape (B, T) hides padding from
+        every query; shape (B, T, T) says for each query (second axis) which
+        keys (third axis) it may look at.
+    batch, tokens : int
+        B and T.
+
+    Returns
+    -------
+    Tensor of bool, shape (B, 1, 1, T) or (B, 1, T, T), or None
+
+    Raises
+    ------
+    TypeError
+        If the mask is of a floating point dtype.
+    ValueError
+        If its shape is another one, or it holds anything but 0 and 1.
+    """
+    if attention_mask is None:
+        return None
+    if attention_mask.dtype.kind not in "iub":
+        raise TypeError(
+            f"attention_mask: wanted integers or bool, got "
+            f"{attention_mask.dtype}"
+        )
+    shapes = {
+        (batch, tokens): (batch, 1, 1, tokens),
+        (batch, tokens, tokens): (batch, 1, tokens, tokens),
+    }
+    if attention_mask.shape not in shapes:
+        wanted = " or ".join(str(shape) for shape in shapes)
+        raise ValueError(
+            f"attention_mask: expected shape {wanted}, got "
+            f"{attention_mask.shape}"
+        )
+    values = to_numpy(attention_mask.data)
+    wrong = values[(values != 0) & (values != 1)]
+    if wrong.size:
+        raise ValueError(
+            f"attention_mask: wanted 0 and 1 only, got {wrong[0]}"
+        )
+    visible = values == 1
+    if visible.all():
+        return None
+    with use_backend(attention_mask.backend):
+        return Tensor(asarray(visible.reshape(shapes[attention_mask.shape])))
+
+
+class BERTModel(BERTPretrainedModel):
+    """The bidirectional encoder, with the pooled [CLS] on top.
+
+    Parameters
+    ----------
+    config : BERTConfig
+    add_pooling_layer : bool
+        Whether there is a pooler; a masked-LM model has no use for one.
+
+    Attributes
+    ----------
+    embeddings : BERTEmbeddings
+    encoder : BERTEncoder
+    pooler : BERTPooler or None
+    """
+
+    def __init__(
+        self, config: BERTConfig, add_pooling_layer: bool = True
+    ) -> None:
+        super().__init__(config)
+        self.embeddings = BERTEmbeddings(config)
+        self.encoder = BERTEncoder(config)
+        self.pooler = BERTPooler(config) if add_pooling_layer else None
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+    ) -> BERTModelOutput:
+        """Encode a batch.
+
+        Parameters
+        ----------
+        input_ids : Tensor of integers, shape (B, T)
+            Exactly one of this and ``inputs_embeds`` is required.
+        attention_mask : Tensor of integers or bool, optional
+            1 where a token may be looked at, 0 where it is padding; shape
+            (B, T), or (B, T, T) with a row for each query. A query that may
+            look at nothing gathers zeros.
+        token_type_ids : Tensor of integers, shape (B, T), optional
+            Segment of each token; all 0 by default.
+        position_ids : Tensor of integers, shape (B, T) or (1, T), optional
+            By default 0 .. T - 1.
+        inputs_embeds : Tensor, shape (B, T, H), optional
+            Instead of looking words up.
+        output_hidden_states, output_attentions : bool
+            Whether to return the state before and after every layer, and
+            the attention weights of every layer.
+
+        Returns
+        -------
+        BERTModelOutput
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument has a wrong dtype, shape or value; the message
+            names it.
+        """
+        x = self.embeddings(
+            input_ids, token_type_ids, position_ids, inputs_embeds
+        )
+        mask = visible_keys(attention_mask, *x.shape[:2])
+        states, attentions = self.encoder(x, mask)
+        return BERTModelOutput(
+            last_hidden_state=states[-1],
+            pooler_output=self.pooler(states[-1]) if self.pooler else None,
+            hidden_states=states if output_hidden_states else None,
+            attentions=attentions if output_attentions else None,
+        )

@@ -1,0 +1,88 @@
+"""The affine map, in one operation."""
+
+from __future__ import annotations
+
+from lucid.autograd import Tensor, record
+from lucid.backend import Array, run_rows
+from lucid.nn.init import truncated_normal, zeros
+from lucid.nn.module import Module, Parameter
+
+
+def _add_bias_rows(y: Array, bias: Array) -> None:
+    y += bias
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    r"""Affine map :math:`y = x W^\top + b` over the last axis.
+
+    Parameters
+    ----------
+    x : Tensor, shape (..., in_features)
+    weight : Tensor, shape (out_features, in_features)
+    bias : Tensor, shape (out_features,), optional
+
+    Returns
+    -------
+    Tensor, shape (..., out_features)
+
+    Raises
+    ------
+    ValueError
+        If the last axis of ``x`` is not ``in_features`` long.
+    """
+    if x.shape[-1] != weight.shape[1]:
+        raise ValueError(
+            f"x: the last axis is {x.shape[-1]} long, the weight "
+            f"{weight.shape} wants {weight.shape[1]}"
+        )
+    rows = x.data.reshape(-1, x.shape[-1])
+    y = rows @ weight.data.T
+    if bias is not None:
+        run_rows(lambda block: _add_bias_rows(block, bias.data), y)
+
+    def vjp(g: Array) -> tuple[Array, ...]:
+        g = g.reshape(y.shape)
+        dx = (g @ weight.data).reshape(x.shape)
+        dweight = g.T @ rows
+        return (dx, dweight) if bias is None else (dx, dweight, g.sum(0))
+
+    parents = (x, weight) if bias is None else (x, weight, bias)
+    return record(y.reshape(*x.shape[:-1], -1), parents, vjp)
+
+
+class Linear(Module):
+    """Affine map with weights of its own.
+
+    Parameters
+    ----------
+    in_features, out_features : int
+    bias : bool
+    init_std : float
+        Standard deviation of the initial weights, before truncation. The
+        bias begins at 0.
+
+    Attributes
+    ----------
+    weight : Parameter, shape (out_features, in_features)
+    bias : Parameter, shape (out_features,), or None
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        init_std: float = 0.02,
+    ) -> None:
+        shape = (out_features, in_features)
+        self.weight = Parameter(truncated_normal(shape, init_std))
+        self.bias = Parameter(zeros((out_features,))) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``x`` of shape (..., in_features) to (..., out_features)."""
+        return linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """Return the sizes."""
+        out_features, in_features = self.weight.shape
+        return f"{in_features}, {out_features}, bias={self.bias is not None}"

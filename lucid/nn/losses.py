@@ -1,0 +1,169 @@
+"""Cross-entropy and mean squared error."""
+
+from __future__ import annotations
+
+from lucid.autograd import Tensor, record
+from lucid.backend import (
+    Array,
+    array_module,
+    asarray,
+    run_rows,
+    to_numpy,
+    use_backend,
+)
+
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+def _check_reduction(reduction: str) -> None:
+    if reduction not in _REDUCTIONS:
+        raise ValueError(
+            f"reduction: {reduction!r} is not one of {', '.join(_REDUCTIONS)}"
+        )
+
+
+def _check_labels(
+    labels: Tensor,
+    shape: tuple[int, ...],
+    classes: int,
+    ignore_index: int,
+    name: str,
+) -> None:
+    """Raise unless labels are classes or ``ignore_index``, one per row."""
+    if labels.dtype.kind not in "iu":
+        raise TypeError(f"{name}: wanted integers, got {labels.dtype}")
+    if labels.shape != shape:
+        raise ValueError(
+            f"{name}: expected shape {shape}, got {labels.shape}"
+        )
+    values = to_numpy(labels.data)
+    wrong = (values != ignore_index) & ((values < 0) | (values >= classes))
+    if wrong.any():
+        raise ValueError(
+            f"{name}: {int(values[wrong][0])} is out of range; there are "
+            f"{classes} classes (0..{classes - 1}), and {ignore_index} is "
+            f"ignored"
+        )
+
+
+def cross_entropy(
+    logits: Tensor,
+    labels: Tensor,
+    weight: Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    name: str = "labels",
+) -> Tensor:
+    r"""Cross-entropy of the softmax of ``logits`` at the labels.
+
+    Row :math:`i` costs
+    :math:`\ell_i = w_{y_i}(\log\sum_j e^{z_{ij}} - z_{i y_i})`, or 0 where
+    the label is ``ignore_index``. The mean is
+    :math:`\sum\ell_i/\sum w_{y_i}` over the rows that count; if none does
+    it is 0.
+
+    Parameters
+    ----------
+    logits : Tensor, shape (..., C)
+    labels : Tensor of integers, shape (...)
+    weight : Tensor, shape (C,), optional
+        A weight for each class.
+    ignore_index : int
+        The label of rows that do not count.
+    reduction : {"mean", "sum", "none"}
+    name : str
+        What an error message calls ``labels``.
+
+    Returns
+    -------
+    Tensor, one number, or of the shape of ``labels`` for ``"none"``
+
+    Raises
+    ------
+    TypeError
+        If labels are not integers.
+    ValueError
+        If a label is out of range or shapes do not fit.
+    """
+    _check_reduction(reduction)
+    classes = logits.shape[-1]
+    _check_labels(labels, logits.shape[:-1], classes, ignore_index, name)
+    if weight is not None and weight.shape != (classes,):
+        raise ValueError(
+            f"weight: expected shape ({classes},), got {weight.shape}"
+        )
+    xp = array_module(logits.data)
+    z = logits.data.reshape(-1, classes)
+    with use_backend(logits.backend):
+        y = asarray(labels.data).reshape(-1)
+    counts = y != ignore_index
+    y = xp.where(counts, y, 0)
+    importance = counts.astype(z.dtype)
+    if weight is not None:
+        importance *= weight.data[y]
+    log_total = xp.empty(len(z), dtype=z.dtype)
+    picked = xp.empty(len(z), dtype=z.dtype)
+
+    def forward(z: Array, y: Array, log_total: Array, picked: Array) -> None:
+        top = z.max(-1)
+        total = xp.exp(z - top[:, None]).sum(-1)
+        xp.add(top, xp.log(total), out=log_total)
+        picked[...] = z[xp.arange(len(z)), y]
+
+    run_rows(forward, z, y, log_total, picked)
+    losses = importance * (log_total - picked)
+    if reduction == "mean":
+        share = importance.sum()
+        importance = importance / xp.where(share > 0, share, 1)
+        losses = importance * (log_total - picked)
+
+    def vjp(g: Array) -> tuple[Array]:
+        scale = importance * g.reshape(-1)
+        dz = xp.empty_like(z)
+
+        def backward(
+            z: Array, y: Array, log_total: Array, scale: Array, dz: Array
+        ) -> None:
+            xp.exp(z - log_total[:, None], out=dz)
+            dz[xp.arange(len(z)), y] -= 1.0
+            dz *= scale[:, None]
+
+        run_rows(backward, z, y, log_total, scale, dz)
+        return (dz.reshape(logits.shape),)
+
+    if reduction == "none":
+        value = losses.reshape(labels.shape)
+    else:
+        value = losses.sum()
+    return record(value, (logits,), vjp)
+
+
+def mse_loss(
+    predictions: Tensor, targets: Tensor, reduction: str = "mean"
+) -> Tensor:
+    """Squared difference, averaged.
+
+    Parameters
+    ----------
+    predictions, targets : Tensor, same shape and dtype
+    reduction : {"mean", "sum", "none"}
+
+    Returns
+    -------
+    Tensor, one number, or of the common shape for ``"none"``
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ: broadcasting (B, 1) against (B,) would compare
+        every pair.
+    """
+    _check_reduction(reduction)
+    if predictions.shape != targets.shape:
+        raise ValueError(
+            f"targets: expected shape {predictions.shape}, got {targets.shape}"
+        )
+    squares = (predictions - targets) ** 2
+    if reduction == "none":
+        return squares
+    return squares.mean() if reduction == "mean" else squares.sum()
