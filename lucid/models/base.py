@@ -104,7 +104,7 @@ class PretrainedModel(Module):
         model = cls(config)
         state = model._fit(read_weights(folder), ignore_mismatched_sizes)
         missing, unexpected = model.load_state_dict(state, strict=False)
-        lost = [name for name in missing if model._is_trunk(name)]
+        lost = [name for name in missing if not model._is_optional(name)]
         if lost or unexpected:
             raise ValueError(
                 f"folder: the weights in {folder} do not fit its "
@@ -138,19 +138,21 @@ class PretrainedModel(Module):
             {**self.config.to_dict(), "architectures": [architecture]},
         )
 
-    def _is_trunk(self, name: str) -> bool:
-        """Whether a parameter must be in every checkpoint.
-
-        A head need not be; nor the pooler, which masked-LM models lack.
-        """
-        prefix = f"{self.base_model_prefix}."
-        in_trunk = name.startswith(prefix) or not self._has_head()
-        return in_trunk and not name.removeprefix(prefix).startswith(
-            "pooler."
-        )
-
     def _has_head(self) -> bool:
         return hasattr(self, self.base_model_prefix)
+
+    def _is_optional(self, name: str) -> bool:
+        """Whether a checkpoint may lack a parameter: a head or the pooler.
+
+        Masked-LM models are saved without a pooler.
+        """
+        prefix = f"{self.base_model_prefix}."
+        in_head = self._has_head() and not name.startswith(prefix)
+        return in_head or self._is_pooler(name)
+
+    def _is_pooler(self, name: str) -> bool:
+        prefix = f"{self.base_model_prefix}."
+        return name.removeprefix(prefix).startswith("pooler.")
 
     def _fit(
         self, weights: Mapping[str, np.ndarray], ignore_mismatched: bool
@@ -159,22 +161,20 @@ class PretrainedModel(Module):
         prefix = f"{self.base_model_prefix}."
         prefixed = any(name.startswith(prefix) for name in weights)
         shapes = {name: p.shape for name, p in self._paths()}
+        has_pooler = any(self._is_pooler(name) for name in shapes)
         state = {}
         for name, values in weights.items():
             in_trunk = name.startswith(prefix) or not prefixed
-            if self._has_head() and not prefixed:
-                name = prefix + name
-            elif not self._has_head():
-                name = name.removeprefix(prefix)
-            wanted = in_trunk and self._is_trunk(name)
-            if name not in shapes and not wanted:
-                continue  # another head, or a pooler
-            if (
-                ignore_mismatched
-                and not self._is_trunk(name)
-                and name in shapes
-                and shapes[name] != values.shape
-            ):
-                continue
+            bare = name.removeprefix(prefix)
+            if in_trunk:
+                name = prefix + bare if self._has_head() else bare
+            elsewhere = not in_trunk or (
+                self._is_pooler(name) and not has_pooler
+            )
+            if name not in shapes and elsewhere:
+                continue  # a head or a pooler that this model does without
+            if ignore_mismatched and self._is_optional(name):
+                if shapes.get(name) != values.shape:
+                    continue
             state[name] = values
         return state

@@ -47,7 +47,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return (dx, dweight) if bias is None else (dx, dweight, g.sum(0))
 
     parents = (x, weight) if bias is None else (x, weight, bias)
-    return record(y.reshape(*x.shape[:-1], -1), parents, vjp)
+    return record(y.reshape(*x.shape[:-1], weight.shape[0]), parents, vjp)
 
 
 class Linear(Module):

@@ -71,9 +71,10 @@ class BERTEmbeddings(Module):
         given = "inputs_embeds" if input_ids is None else "input_ids"
         limit = self.position_embeddings.weight.shape[0]
         xp = active_module()
-        if tokens == 0:
+        if batch == 0 or tokens == 0:
             raise ValueError(
-                f"{given}: a sequence needs one token or more, got none"
+                f"{given}: one sequence of one token is the least, got "
+                f"shape {words.shape[:2]}"
             )
         if position_ids is None:
             if tokens > limit:
