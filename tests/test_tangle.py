@@ -335,7 +335,7 @@ TENSOR = (
         ),
         (
             "@continued\nclass Module:\n    x = 1",
-            "lucid/ops.py has no class Module yet",
+            "lucid/ops.py: no class Module yet",
         ),
         (
             '@continued\nclass Tensor:\n    """Again."""',

@@ -127,7 +127,7 @@ def analyse(cell, tags):
                     start + ast.unparse(alias)
                 )
     if cell.target:
-        cell.uses, cell.binds = global_names(source)
+        cell.uses, cell.binds = global_names(source, tree)
         cell.uses -= {"continued"}
         cell.binds -= set(cell.imports)
     cell.tree = tree
@@ -170,7 +170,13 @@ def statements(cell):
         start = end
 
 
-def global_names(source: str) -> tuple[set[str], set[str]]:
+def decorators(node):
+    """Return the last words of a definition's decorators."""
+    found = getattr(node, "decorator_list", [])
+    return {ast.unparse(d).split("(")[0].split(".")[-1] for d in found}
+
+
+def global_names(source, tree):
     """Return the global names that the source uses, and those it binds.
 
     Python's own symbol table knows the scopes: arguments, comprehension
@@ -187,14 +193,14 @@ def global_names(source: str) -> tuple[set[str], set[str]]:
             if table is top or symbol.is_declared_global():
                 if symbol.is_assigned() or symbol.is_imported():
                     binds.add(symbol.get_name())
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(tree):
         for part in ("annotation", "returns"):
             if annotation := getattr(node, part, None):
                 uses |= quoted_names(annotation)
     return uses, binds
 
 
-def quoted_names(annotation: ast.AST) -> set[str]:
+def quoted_names(annotation):
     """Return the names in the quoted parts of an annotation."""
     match annotation:
         case ast.Subscript() if ast.unparse(annotation.value).endswith(

@@ -23,7 +23,7 @@ import textwrap
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from tools.cells import ROOT, TangleError, read_cells, statements
+from tools.cells import ROOT, TangleError, decorators, read_cells, statements
 from tools.imports import exports, find_imports, offers
 
 MARK = "# Tangled from "
@@ -32,20 +32,13 @@ DEFINITION = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 MAY_REPEAT = {"setter", "getter", "deleter", "overload", "register"}
 
 
-def decorators(node):
-    """Return the last words of a definition's decorators."""
-    found = getattr(node, "decorator_list", [])
-    return {ast.unparse(d).split("(")[0].split(".")[-1] for d in found}
-
-
 def definitions(node, prefix=""):
     """Yield what a statement defines once: ``Linear``, ``Linear.forward``."""
     if isinstance(node, DEFINITION) and not decorators(node) & MAY_REPEAT:
         if "continued" not in decorators(node):
             yield prefix + node.name
-        if isinstance(node, ast.ClassDef) and not prefix:
-            for inner in node.body:
-                yield from definitions(inner, f"{node.name}.")
+        for inner in node.body if isinstance(node, ast.ClassDef) else []:
+            yield from definitions(inner, f"{prefix}{node.name}.")
 
 
 def merge(target, cells):
@@ -62,9 +55,7 @@ def merge(target, cells):
             key = node.name if isinstance(node, ast.ClassDef) else len(parts)
             if "continued" in decorators(node):
                 if key not in parts:
-                    raise TangleError(
-                        cell, f"{target} has no class {key} yet"
-                    )
+                    raise TangleError(cell, f"{target}: no class {key} yet")
                 parts[key] += "\n\n" + continuation(cell, node, text)
             else:
                 parts[key] = text
@@ -88,12 +79,12 @@ def build_module(target, cells, offered):
     chapters = list(dict.fromkeys(cell.chapter for cell in cells))
     which = "those" if len(chapters) > 1 else "that"
     header = f"{MARK}{', '.join(chapters)}; edit {which}, not this file."
-    imports = find_imports(target, cells, offered)
+    imports = find_imports(target, cells, offered).values()
     parts = [
         textwrap.fill(header, 77, subsequent_indent="# "),
         ast.get_source_segment(cells[0].source, cells[0].tree.body[0]),
         "from __future__ import annotations",
-        *sorted(set().union(*imports.values())),
+        *sorted(set().union(*imports)),
     ]
     if target.endswith("__init__.py"):
         names = set().union(*(cell.binds | exports(cell) for cell in cells))
@@ -113,8 +104,7 @@ def lay_out(texts, root):
         for target, text in texts.items():
             Path(folder, target).parent.mkdir(parents=True, exist_ok=True)
             Path(folder, target).write_text(text, "utf-8")
-        if (root / "pyproject.toml").exists():
-            shutil.copy(root / "pyproject.toml", folder)
+        shutil.copy(root / "pyproject.toml", folder)  # how ruff is set up
         sort = ["check", "--select", "I,UP037", "--fix"]  # UP037: no quotes
         for command in (sort, ["format"]):
             ruff = [sys.executable, "-m", "ruff", *command, "-q", "-n", "."]
@@ -142,11 +132,11 @@ def build_package(root):
 
 def first_cell(diff, cells):
     """Name the cell that holds the first line in which a module differs."""
-    for kind in "+- ":
-        for line in (x[1:].strip() for x in diff[3:] if x.startswith(kind)):
-            for cell in cells:
-                if line and line in map(str.strip, cell.source.split("\n")):
-                    return cell
+    lines = sorted(diff[3:], key=lambda line: "+- ".find(line[0]))
+    for line in (line[1:].strip() for line in lines):
+        for cell in cells:
+            if line and line in map(str.strip, cell.source.split("\n")):
+                return cell
     return cells[0]
 
 
@@ -156,15 +146,13 @@ def compare(root, texts, modules):
     for target, new in texts.items():
         path, cells = root / target, modules[target]
         old = path.read_text("utf-8") if path.exists() else ""
-        sides = old.split("\n"), new.split("\n")
-        diff = [
-            *difflib.unified_diff(*sides, target, "chapters", lineterm="")
-        ]
+        sides = old.split("\n"), new.split("\n"), target, "chapters"
+        diff = [*difflib.unified_diff(*sides, lineterm="")]
         if not path.exists():
             messages[target] = f"{target}: is missing; {cells[0]} begins it"
         elif diff:
-            where = f"{target}: is stale; see {first_cell(diff, cells)}"
-            messages[target] = "\n".join([where, *diff])
+            diff[0] = f"{target}: is stale; see {first_cell(diff, cells)}"
+            messages[target] = "\n".join(diff)
     for path in sorted((root / "lucid").rglob("*.py")):
         target = path.relative_to(root).as_posix()
         if target not in modules:
@@ -197,11 +185,12 @@ def main(arguments=None):
     if not options.check:
         write(options.root, texts, messages, clean=not faults)
         messages = compare(options.root, texts, modules)
-    for message in [*faults, *messages.values()]:
+    wrong = [*faults, *messages.values()]
+    for message in wrong:
         print(message, file=sys.stderr)
-    if not faults and not messages:
+    if not wrong:
         print(f"lucid/ is what the chapters say ({len(texts)} modules)")
-    return int(bool(faults or messages))
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":
