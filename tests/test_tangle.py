@@ -488,14 +488,18 @@ def test_init_modules_pass_names_on(book: Book) -> None:
             '__version__ = version("lucid")\n',
         ),
         (LINEAR, '"""Linear."""\ndef linear(x): return add(x, x)'),
-    )
-    book.chapter(
-        "calculus",
-        ("tangle:lucid/__init__.py", "from lucid import nn\nLIMIT = 1"),
         (
             "tangle:lucid/nn/__init__.py",
             '"""Layers."""\nfrom .linear import linear',
         ),
+        (
+            "tangle:lucid/nn/deep.py",
+            '"""Deep."""\ndef deep(x): return linear(x)',
+        ),
+    )
+    book.chapter(
+        "calculus",
+        ("tangle:lucid/__init__.py", "from lucid import nn\nLIMIT = 1"),
     )
     assert book.tangle() == (0, "")
     assert '''"""The package."""
@@ -517,6 +521,8 @@ LIMIT = 1
         "lucid/nn/__init__.py"
     )
     assert "\nfrom lucid.ops import add\n" in book.text("lucid/nn/linear.py")
+    home = "\nfrom lucid.nn.linear import linear\n"
+    assert home in book.text("lucid/nn/deep.py")
 
 
 def test_a_name_defined_in_the_chapter_is_imported_from_its_home(
