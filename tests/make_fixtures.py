@@ -157,7 +157,7 @@ CASES = {
 
 
 def draw_weights(model: torch.nn.Module, rng: np.random.Generator) -> None:
-    """Give every parameter of `model` random float32 values; no bias is zero, no LayerNorm is the identity."""
+    """Give every parameter of `model` random float32 values."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             shape = tuple(parameter.shape)
@@ -179,7 +179,7 @@ def draw_weights(model: torch.nn.Module, rng: np.random.Generator) -> None:
 def draw_inputs(
     class_name: str, config, flags: list[str], rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Draw the arguments of the forward pass, in lucid's form (a full mask has the shape (B, T, T))."""
+    """Draw the arguments of the forward pass, in lucid's form."""
     batch, tokens = 3, 8
     if "longest" in flags:
         tokens = config.max_position_embeddings
@@ -247,7 +247,7 @@ def run(
     cotangents: dict[str, np.ndarray],
     dtype: torch.dtype,
 ):
-    """Forward and backward in `dtype`; returns the entries ``output/``, ``loss/`` and ``grad/`` as NumPy arrays."""
+    """Forward and backward in `dtype`: outputs, losses and gradients."""
     model = model.to(dtype).eval()
     model.zero_grad(set_to_none=True)
     arguments = {}
@@ -315,7 +315,7 @@ def distance(got: np.ndarray, want: np.ndarray) -> float:
 
 
 def build(case: str):
-    """Compute one fixture: its config as a dict, its arrays by key, and torch's own float32 distances by kind."""
+    """Compute one fixture: config, arrays, and torch's float32 distances."""
     class_name, changes, flags = CASES[case]
     rng = np.random.default_rng([20181011, *case.encode()])
     config = transformers.BertConfig(**{**TINY, **changes})
@@ -328,7 +328,8 @@ def build(case: str):
         and hasattr(model, "cls")
         and hasattr(model.cls, "predictions")
     ):
-        # One decoder bias, as in the paper and as tied models have it: transformers leaves two when untied.
+        # One decoder bias, as tied models have it: transformers 5 leaves two
+        # when untied, and uses the decoder's own.
         model.cls.predictions.bias = model.cls.predictions.decoder.bias
     draw_weights(model, rng)
     inputs = draw_inputs(class_name, config, flags, rng)

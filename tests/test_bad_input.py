@@ -62,12 +62,12 @@ BAD_TRUNK_INPUTS = {
     "no token": (
         dict(input_ids=lucid.tensor(np.zeros((1, 0), np.int64))),
         ValueError,
-        r"input_ids.*\(1, 0\)",
+        r"input_ids",
     ),
     "no sequence": (
         dict(input_ids=lucid.tensor(np.zeros((0, 3), np.int64))),
         ValueError,
-        r"input_ids.*\(0, 3\)",
+        r"input_ids",
     ),
     "too long": (
         dict(input_ids=t([[1] * 13])),
