@@ -157,7 +157,8 @@ def compare(root, texts, modules):
         target = path.relative_to(root).as_posix()
         if target not in modules:
             first = path.read_text("utf-8").partition("\n")[0]
-            messages[target] = f"{target}: is left over, untagged ({first})"
+            why = f"is left over, no cell is tagged for it ({first})"
+            messages[target] = f"{target}: {why}"
     return messages
 
 
