@@ -1,3 +1,4 @@
+# Tangled from chapters/losses.ipynb; edit that, not this file.
 """Cross-entropy and mean squared error."""
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _REDUCTIONS = ("mean", "sum", "none")
 def _check_reduction(reduction: str) -> None:
     if reduction not in _REDUCTIONS:
         raise ValueError(
-            f"reduction: {reduction!r} is not one of {', '.join(_REDUCTIONS)}"
+            f"reduction: {reduction!r} is not one of "
+            f"{', '.join(_REDUCTIONS)}"
         )
 
 
@@ -46,6 +48,46 @@ def _check_labels(
         )
 
 
+def _row_costs(z: Array, y: Array) -> tuple[Array, Array]:
+    """Cost of each row, and the logarithm of its sum of exponentials.
+
+    Equations (losses-safe-forward) and (losses-logsumexp).
+    """
+    xp = array_module(z)
+    costs = xp.empty(len(z), dtype=z.dtype)
+    log_total = xp.empty(len(z), dtype=z.dtype)
+
+    def forward(z: Array, y: Array, costs: Array, log_total: Array) -> None:
+        top = z.max(-1)
+        log_sum = xp.log(xp.exp(z - top[:, None]).sum(-1))
+        xp.add(log_sum, top - z[xp.arange(len(z)), y], out=costs)
+        xp.add(log_sum, top, out=log_total)
+
+    run_rows(forward, z, y, costs, log_total)
+    return costs, log_total
+
+
+def _row_gradients(
+    z: Array, y: Array, log_total: Array, scale: Array
+) -> Array:
+    """Softmax minus one-hot, each row times its ``scale``.
+
+    Equations (losses-row-grad) and (losses-mean-grad).
+    """
+    xp = array_module(z)
+    dz = xp.empty_like(z)
+
+    def backward(
+        z: Array, y: Array, log_total: Array, scale: Array, dz: Array
+    ) -> None:
+        xp.exp(z - log_total[:, None], out=dz)
+        dz[xp.arange(len(z)), y] -= 1.0
+        dz *= scale[:, None]
+
+    run_rows(backward, z, y, log_total, scale, dz)
+    return dz
+
+
 def cross_entropy(
     logits: Tensor,
     labels: Tensor,
@@ -57,17 +99,17 @@ def cross_entropy(
     r"""Cross-entropy of the softmax of ``logits`` at the labels.
 
     Row :math:`i` costs
-    :math:`\ell_i = w_{y_i}(\log\sum_j e^{z_{ij}} - z_{i y_i})`, or 0 where
-    the label is ``ignore_index``. The mean is
-    :math:`\sum\ell_i/\sum w_{y_i}` over the rows that count; if none does
-    it is 0.
+    :math:`\ell_i = \log\sum_j e^{z_{ij}} - z_{i y_i}`. The mean is
+    :math:`\sum_i w_{y_i}\ell_i / \sum_i w_{y_i}` over the rows whose label
+    is not ``ignore_index``; if there is none, it is 0 and so is its
+    gradient.
 
     Parameters
     ----------
     logits : Tensor, shape (..., C)
     labels : Tensor of integers, shape (...)
     weight : Tensor, shape (C,), optional
-        A weight for each class.
+        A weight for each class. It receives no gradient.
     ignore_index : int
         The label of rows that do not count.
     reduction : {"mean", "sum", "none"}
@@ -81,11 +123,26 @@ def cross_entropy(
     Raises
     ------
     TypeError
-        If labels are not integers.
+        If logits are not floating point or labels not integers.
     ValueError
         If a label is out of range or shapes do not fit.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/losses`: one row in equations
+    (losses-row-forward), (losses-safe-forward) and (losses-row-grad), the
+    mean in (losses-mean-forward) and (losses-mean-grad).
+
+    Examples
+    --------
+    >>> logits = lucid.tensor([[2.0, 0.0, 0.0], [5.0, 1.0, 3.0]])
+    >>> loss = cross_entropy(logits, lucid.tensor([0, -100]))
+    >>> round(loss.item(), 3)
+    0.24
     """
     _check_reduction(reduction)
+    if logits.dtype.kind != "f":
+        raise TypeError(f"logits: wanted floating point, got {logits.dtype}")
     classes = logits.shape[-1]
     _check_labels(labels, logits.shape[:-1], classes, ignore_index, name)
     if weight is not None and weight.shape != (classes,):
@@ -101,34 +158,15 @@ def cross_entropy(
     importance = counts.astype(z.dtype)
     if weight is not None:
         importance *= weight.data[y]
-    log_total = xp.empty(len(z), dtype=z.dtype)
-    picked = xp.empty(len(z), dtype=z.dtype)
-
-    def forward(z: Array, y: Array, log_total: Array, picked: Array) -> None:
-        top = z.max(-1)
-        total = xp.exp(z - top[:, None]).sum(-1)
-        xp.add(top, xp.log(total), out=log_total)
-        picked[...] = z[xp.arange(len(z)), y]
-
-    run_rows(forward, z, y, log_total, picked)
-    losses = importance * (log_total - picked)
     if reduction == "mean":
         share = importance.sum()
         importance = importance / xp.where(share > 0, share, 1)
-        losses = importance * (log_total - picked)
+    costs, log_total = _row_costs(z, y)
+    losses = importance * xp.where(counts, costs, 0)
 
     def vjp(g: Array) -> tuple[Array]:
         scale = importance * g.reshape(-1)
-        dz = xp.empty_like(z)
-
-        def backward(
-            z: Array, y: Array, log_total: Array, scale: Array, dz: Array
-        ) -> None:
-            xp.exp(z - log_total[:, None], out=dz)
-            dz[xp.arange(len(z)), y] -= 1.0
-            dz *= scale[:, None]
-
-        run_rows(backward, z, y, log_total, scale, dz)
+        dz = _row_gradients(z, y, log_total, scale)
         return (dz.reshape(logits.shape),)
 
     if reduction == "none":
@@ -154,14 +192,27 @@ def mse_loss(
 
     Raises
     ------
+    TypeError
+        If the dtypes differ.
     ValueError
-        If the shapes differ: broadcasting (B, 1) against (B,) would compare
+        If the shapes differ: broadcasting (N, 1) against (N,) would compare
         every pair.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/losses`, equations (losses-mse-forward) and
+    (losses-mse-grad).
+
+    Examples
+    --------
+    >>> mse_loss(lucid.tensor([1.0, 2.0]), lucid.tensor([1.0, 4.0])).item()
+    2.0
     """
     _check_reduction(reduction)
     if predictions.shape != targets.shape:
         raise ValueError(
-            f"targets: expected shape {predictions.shape}, got {targets.shape}"
+            f"targets: expected shape {predictions.shape}, got "
+            f"{targets.shape}"
         )
     squares = (predictions - targets) ** 2
     if reduction == "none":
