@@ -1,3 +1,4 @@
+# Tangled from chapters/embeddings.ipynb; edit that, not this file.
 """Look rows of a table up; add gradients up where rows repeat."""
 
 from __future__ import annotations
@@ -12,7 +13,27 @@ def check_ids(ids: Tensor, limit: int, name: str) -> None:
     """Raise unless ``ids`` are integers in ``0 .. limit - 1``.
 
     A GPU wraps an index out of range without a word, and NumPy takes
-    negative ones from the end, so ids are checked where they enter.
+    negative ones from the end, so ids are checked where they enter. Ids
+    that lie on a device are copied to the host for it.
+
+    Parameters
+    ----------
+    ids : Tensor, any shape
+    limit : int
+        Number of rows of the table.
+    name : str
+        What an error message calls ``ids``.
+
+    Raises
+    ------
+    TypeError
+        If ``ids`` are not integers.
+    ValueError
+        If an id is out of range.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/embeddings`.
     """
     if ids.dtype.kind not in "iu":
         raise TypeError(f"{name}: wanted integers, got {ids.dtype}")
@@ -33,7 +54,7 @@ def embedding(
     padding_idx: int | None = None,
     name: str = "ids",
 ) -> Tensor:
-    """Look up ``weight[ids]``.
+    """Look up ``weight[ids]``, equation (embeddings-forward).
 
     Parameters
     ----------
@@ -47,6 +68,7 @@ def embedding(
     Returns
     -------
     Tensor, shape S + (H,)
+        Of the dtype of ``weight``.
 
     Raises
     ------
@@ -54,10 +76,22 @@ def embedding(
         If ``ids`` are not integers.
     ValueError
         If an id is not in ``0 .. N - 1``.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/embeddings`, equations (embeddings-forward)
+    and (embeddings-grad).
+
+    Examples
+    --------
+    >>> table = lucid.tensor([[0.0, 1.0], [2.0, 3.0]])
+    >>> embedding(lucid.tensor([1, 0, 1]), table).tolist()
+    [[2.0, 3.0], [0.0, 1.0], [2.0, 3.0]]
     """
     check_ids(ids, weight.shape[0], name)
 
     def vjp(g: Array) -> tuple[Array]:
+        # equation (embeddings-grad): what arrives at equal ids is added up
         xp = array_module(g)
         if padding_idx is not None:
             padding = (ids.data == padding_idx)[..., None]
@@ -75,9 +109,9 @@ class Embedding(Module):
     Parameters
     ----------
     num_embeddings : int
-        Number of rows.
+        Number of rows, N.
     embedding_dim : int
-        Length of a row.
+        Length of a row, H.
     padding_idx : int, optional
         A row that begins at 0 and gets no gradient from look-ups.
     init_std : float
@@ -88,6 +122,16 @@ class Embedding(Module):
     Attributes
     ----------
     weight : Parameter, shape (num_embeddings, embedding_dim)
+
+    Raises
+    ------
+    ValueError
+        If ``padding_idx`` is not a row of the table.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/embeddings`, equations (embeddings-forward)
+    and (embeddings-grad).
     """
 
     def __init__(
@@ -98,9 +142,13 @@ class Embedding(Module):
         init_std: float = 0.02,
         name: str = "ids",
     ) -> None:
-        shape = (num_embeddings, embedding_dim)
-        weight = truncated_normal(shape, init_std)
+        weight = truncated_normal((num_embeddings, embedding_dim), init_std)
         if padding_idx is not None:
+            if not 0 <= padding_idx < num_embeddings:
+                raise ValueError(
+                    f"padding_idx: {padding_idx} is out of range; the table "
+                    f"has {num_embeddings} rows"
+                )
             weight[padding_idx] = 0.0
         self.weight = Parameter(weight)
         self.padding_idx = padding_idx

@@ -1,3 +1,4 @@
+# Tangled from chapters/embeddings.ipynb; edit that, not this file.
 """The numbers that define a BERT."""
 
 from __future__ import annotations
@@ -9,10 +10,6 @@ from typing import Any, Self
 from lucid.models.base import PretrainedConfig
 from lucid.nn.activations import ACTIVATIONS
 
-_HF_NAMES = {
-    "hidden_dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-}
 _SIZES = (
     "vocab_size",
     "hidden_size",
@@ -23,6 +20,56 @@ _SIZES = (
     "type_vocab_size",
     "num_labels",
 )
+
+
+def _check_sizes(config: BERTConfig) -> None:
+    """Raise unless every size is an integer of at least 1 and they fit."""
+    for name in _SIZES:
+        value = getattr(config, name)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ValueError(f"{name}: wanted an integer, got {value!r}")
+        if value < 1:
+            raise ValueError(f"{name}: wanted at least 1, got {value}")
+    if config.hidden_size % config.num_attention_heads:
+        raise ValueError(
+            f"num_attention_heads: {config.num_attention_heads} does not "
+            f"divide hidden_size {config.hidden_size}"
+        )
+
+
+def _check_constants(config: BERTConfig) -> None:
+    """Raise unless names are known and numbers are in their ranges."""
+    if config.hidden_act not in ACTIVATIONS:
+        raise ValueError(
+            f"hidden_act: {config.hidden_act!r} is not one of "
+            f"{', '.join(ACTIVATIONS)}"
+        )
+    for name in (
+        "hidden_dropout",
+        "attention_dropout",
+        "classifier_dropout",
+    ):
+        value = getattr(config, name)
+        if value is not None and not 0.0 <= value < 1.0:
+            raise ValueError(
+                f"{name}: a probability lies in [0, 1), got {value}"
+            )
+    for name in ("initializer_range", "layer_norm_eps"):
+        value = getattr(config, name)
+        if not value > 0.0:
+            raise ValueError(f"{name}: wanted more than 0, got {value}")
+    pad = config.pad_token_id
+    if pad is not None and not 0 <= pad < config.vocab_size:
+        raise ValueError(
+            f"pad_token_id: {pad} is out of range; the vocabulary has "
+            f"{config.vocab_size} entries"
+        )
+
+
+_HF_NAMES = {
+    "hidden_dropout": "hidden_dropout_prob",
+    "attention_dropout": "attention_probs_dropout_prob",
+}
 _UNSUPPORTED = {
     "model_type": "bert",
     "position_embedding_type": "absolute",
@@ -73,6 +120,17 @@ class BERTConfig(PretrainedConfig):
     ------
     ValueError
         If a field is out of range; the message names it.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/embeddings`. The sizes are those of
+    Devlin et al. (2019), section 3, BERT base.
+
+    Examples
+    --------
+    >>> from lucid.models.text.bert import BERTConfig
+    >>> BERTConfig(hidden_size=128, num_attention_heads=2).head_size
+    64
     """
 
     vocab_size: int = 30522
@@ -93,43 +151,8 @@ class BERTConfig(PretrainedConfig):
     tie_word_embeddings: bool = True
 
     def __post_init__(self) -> None:
-        for name in _SIZES:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise ValueError(f"{name}: wanted an integer, got {value!r}")
-            if value < 1:
-                raise ValueError(f"{name}: wanted at least 1, got {value}")
-        if self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"num_attention_heads: {self.num_attention_heads} does not "
-                f"divide hidden_size {self.hidden_size}"
-            )
-        if self.hidden_act not in ACTIVATIONS:
-            raise ValueError(
-                f"hidden_act: {self.hidden_act!r} is not one of "
-                f"{', '.join(ACTIVATIONS)}"
-            )
-        for name in (
-            "hidden_dropout",
-            "attention_dropout",
-            "classifier_dropout",
-        ):
-            value = getattr(self, name)
-            if value is not None and not 0.0 <= value < 1.0:
-                raise ValueError(
-                    f"{name}: a probability lies in [0, 1), got {value}"
-                )
-        for name in ("initializer_range", "layer_norm_eps"):
-            if not getattr(self, name) > 0:
-                raise ValueError(
-                    f"{name}: wanted more than 0, got {getattr(self, name)}"
-                )
-        pad = self.pad_token_id
-        if pad is not None and not 0 <= pad < self.vocab_size:
-            raise ValueError(
-                f"pad_token_id: {pad} is out of range; the vocabulary has "
-                f"{self.vocab_size} entries"
-            )
+        _check_sizes(self)
+        _check_constants(self)
 
     @property
     def head_size(self) -> int:
@@ -160,7 +183,7 @@ class BERTConfig(PretrainedConfig):
             for key in (field.name, _HF_NAMES.get(field.name, field.name)):
                 if key in values:
                     known[field.name] = values[key]
-        if "id2label" in values:
+        if values.get("id2label"):
             known["num_labels"] = len(values["id2label"])
         return cls(**{**known, **overrides})
 

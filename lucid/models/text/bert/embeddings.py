@@ -1,11 +1,9 @@
+# Tangled from chapters/embeddings.ipynb; edit that, not this file.
 """Word, position and segment embeddings, summed and normalised."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from lucid.autograd import Tensor
-from lucid.backend import active_module
 from lucid.models.text.bert.config import BERTConfig
 from lucid.nn.dropout import Dropout
 from lucid.nn.embedding import Embedding
@@ -14,11 +12,27 @@ from lucid.nn.module import Module
 
 
 class BERTEmbeddings(Module):
-    """Sum the word, position and token-type embeddings.
+    """Sum the word, position and segment embeddings, then normalise.
 
     Parameters
     ----------
     config : BERTConfig
+
+    Attributes
+    ----------
+    word_embeddings : Embedding, table of shape (V, H)
+    position_embeddings : Embedding
+        Table of shape (``max_position_embeddings``, H).
+    token_type_embeddings : Embedding, table of shape (2, H)
+    LayerNorm : LayerNorm
+    dropout : Dropout
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/embeddings`, equations
+    (embeddings-sum-forward) and (embeddings-sum-grad). Devlin et al.
+    (2019), figure 2, shows the sum; LayerNorm and dropout are in
+    Google's code.
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -49,9 +63,9 @@ class BERTEmbeddings(Module):
         Parameters
         ----------
         input_ids : Tensor of integers, shape (B, T)
-        token_type_ids : Tensor of integers, shape (B, T), optional
+        token_type_ids : Tensor of integers, (B, T) or (1, T), optional
             Segment of each token; all 0 by default.
-        position_ids : Tensor of integers, shape (B, T) or (1, T), optional
+        position_ids : Tensor of integers, (B, T) or (1, T), optional
             By default 0 .. T - 1.
         inputs_embeds : Tensor, shape (B, T, H), optional
             Instead of looking words up.
@@ -62,48 +76,52 @@ class BERTEmbeddings(Module):
 
         Raises
         ------
+        TypeError
+            If ids are not integers, or embeddings not floating point.
         ValueError
             If both or neither of ids and embeddings are given, a shape is
             wrong, an id is out of range, or the sequence is too long.
         """
-        words = self._words(input_ids, inputs_embeds)
-        batch, tokens, _ = words.shape
         given = "inputs_embeds" if input_ids is None else "input_ids"
-        limit = self.position_embeddings.weight.shape[0]
-        xp = active_module()
-        if batch == 0 or tokens == 0:
+        words = self._words(input_ids, inputs_embeds)
+        shape = words.shape[:2]
+        if 0 in shape:
             raise ValueError(
                 f"{given}: one sequence of one token is the least, got "
-                f"shape {words.shape[:2]}"
+                f"shape {shape}"
             )
-        if position_ids is None:
-            if tokens > limit:
-                raise ValueError(
-                    f"{given}: {tokens} tokens are too many; the model has "
-                    f"{limit} positions"
-                )
-            position_ids = Tensor(xp.arange(tokens)[None, :])
+        segments = self._segments(token_type_ids, shape)
+        positions = self._positions(position_ids, shape, given)
+        return self.dropout(self.LayerNorm(words + segments + positions))
+
+    def _segments(
+        self, token_type_ids: Tensor | None, shape: tuple[int, ...]
+    ) -> Tensor:
+        """Return (B, T, H) or (1, T, H); by default row 0, (1, H)."""
         if token_type_ids is None:
-            token_type_ids = Tensor(xp.zeros((1, tokens), dtype=np.int64))
-        for name, ids in (
-            ("position_ids", position_ids),
-            ("token_type_ids", token_type_ids),
-        ):
-            if ids.shape not in ((batch, tokens), (1, tokens)):
-                raise ValueError(
-                    f"{name}: expected shape {(batch, tokens)}, got "
-                    f"{ids.shape}"
-                )
-        x = (
-            words
-            + self.token_type_embeddings(token_type_ids)
-            + self.position_embeddings(position_ids)
-        )
-        return self.dropout(self.LayerNorm(x))
+            return self.token_type_embeddings.weight[:1]
+        _check_shape(token_type_ids, shape, "token_type_ids")
+        return self.token_type_embeddings(token_type_ids)
+
+    def _positions(
+        self, position_ids: Tensor | None, shape: tuple[int, ...], given: str
+    ) -> Tensor:
+        """Return (B, T, H) or (1, T, H); by default rows 0.., (T, H)."""
+        if position_ids is not None:
+            _check_shape(position_ids, shape, "position_ids")
+            return self.position_embeddings(position_ids)
+        table, tokens = self.position_embeddings.weight, shape[1]
+        if tokens > table.shape[0]:
+            raise ValueError(
+                f"{given}: {tokens} tokens are too many; the model has "
+                f"{table.shape[0]} positions"
+            )
+        return table[:tokens]
 
     def _words(
         self, input_ids: Tensor | None, inputs_embeds: Tensor | None
     ) -> Tensor:
+        """Look words up, or take the caller's rows: (B, T, H)."""
         if input_ids is not None and inputs_embeds is not None:
             raise ValueError(
                 "input_ids, inputs_embeds: exactly one is required, got both"
@@ -111,7 +129,8 @@ class BERTEmbeddings(Module):
         if input_ids is not None:
             if input_ids.ndim != 2:
                 raise ValueError(
-                    f"input_ids: expected shape (B, T), got {input_ids.shape}"
+                    f"input_ids: expected shape (B, T), got "
+                    f"{input_ids.shape}"
                 )
             return self.word_embeddings(input_ids)
         if inputs_embeds is None:
@@ -131,3 +150,8 @@ class BERTEmbeddings(Module):
                 f"{inputs_embeds.shape}"
             )
         return inputs_embeds
+
+
+def _check_shape(ids: Tensor, shape: tuple[int, ...], name: str) -> None:
+    if ids.shape not in (shape, (1, shape[1])):
+        raise ValueError(f"{name}: expected shape {shape}, got {ids.shape}")
