@@ -1,3 +1,4 @@
+# Tangled from chapters/arrays.ipynb; edit that, not this file.
 """The few array operations that NumPy and CuPy spell differently."""
 
 from __future__ import annotations
@@ -14,12 +15,27 @@ Array = Any  # a numpy.ndarray or a cupy.ndarray
 
 
 def array_module(x: Array) -> ModuleType:
-    """Return the module whose array ``x`` is: ``numpy`` or ``cupy``."""
+    """Return the module whose array ``x`` is: ``numpy`` or ``cupy``.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`.
+
+    Examples
+    --------
+    >>> array_module(np.ones(3)).__name__
+    'numpy'
+    """
     return sys.modules[type(x).__module__.partition(".")[0]]
 
 
 def asarray(x: Any, dtype: Any = None) -> Array:
-    """Turn ``x`` into an array of the active backend, moving it if need be."""
+    """Turn ``x`` into an array of the active backend, moving it if need be.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`.
+    """
     xp = active_module()
     if xp is np and hasattr(x, "get"):
         x = x.get()
@@ -27,7 +43,12 @@ def asarray(x: Any, dtype: Any = None) -> Array:
 
 
 def to_numpy(x: Array) -> np.ndarray:
-    """Return ``x`` as a NumPy array; from a device this copies and waits."""
+    """Return ``x`` as a NumPy array; from a device this copies and waits.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`.
+    """
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
@@ -35,11 +56,23 @@ def scatter_add(target: Array, index: Array, values: Array) -> None:
     """Do ``target[index] += values`` in place, adding repeated indices up.
 
     Plain ``target[index] += values`` would keep one of several equal indices.
+    On a device the order of the additions varies, and with it the last bits.
 
     Parameters
     ----------
     target : array, shape (N, ...)
     index : integer array, any shape S
     values : array, shape S + target.shape[1:]
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/arrays`, equation (arrays-scatter-grad).
+
+    Examples
+    --------
+    >>> counts = np.zeros(2)
+    >>> scatter_add(counts, np.array([0, 0, 0]), 1.0)
+    >>> counts
+    array([3., 0.])
     """
     array_module(target).add.at(target, index, values)

@@ -1,3 +1,4 @@
+# Tangled from chapters/arrays.ipynb; edit that, not this file.
 """Run a row-wise formula block by block, in cache and on every core."""
 
 from __future__ import annotations
@@ -52,13 +53,29 @@ def run_rows(kernel: Callable[..., Any], *arrays: Array) -> list[Any]:
     Parameters
     ----------
     kernel : callable
-        Called as ``kernel(*blocks)``; must not look beyond its rows.
+        Called as ``kernel(*blocks)``, by several threads at once; must not
+        look beyond its rows, nor call `run_rows` itself.
     *arrays : arrays with the same first axis
 
     Returns
     -------
     list
         What the kernel returned for each block, in the order of the rows.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`; what it saves is equation
+    (arrays-traffic).
+
+    Examples
+    --------
+    >>> x = np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> sums = np.empty((2, 1))
+    >>> def kernel(x, sums):
+    ...     np.sum(x, axis=-1, keepdims=True, out=sums)
+    >>> done = run_rows(kernel, x, sums)
+    >>> sums.tolist()
+    [[3.0], [7.0]]
     """
     rows = len(arrays[0])
     row_bytes = max(max(a.nbytes for a in arrays) // max(rows, 1), 1)

@@ -1,3 +1,4 @@
+# Tangled from chapters/arrays.ipynb; edit that, not this file.
 """The random streams: one on the host for weights, one on the device."""
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ def manual_seed(seed: int) -> None:
 
     Initial weights are drawn on the host, so a seed gives the same model on
     both backends. Dropout is drawn where the data is.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`.
     """
     global _seed, _host
     _seed = seed
@@ -25,12 +30,26 @@ def manual_seed(seed: int) -> None:
 
 
 def host_rng() -> np.random.Generator:
-    """Return the host's generator, which draws initial weights."""
+    """Return the host's generator, which draws initial weights.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`.
+    """
     return _host
 
 
 def device_rng(xp: ModuleType) -> Any:
-    """Return the generator of array module ``xp``, which draws dropout."""
+    """Return the generator of array module ``xp``, which draws dropout.
+
+    Its stream is another than the host's, though one seed starts both.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`.
+    """
     if xp.__name__ not in _device:
-        _device[xp.__name__] = xp.random.default_rng(_seed)
+        (child,) = np.random.SeedSequence(_seed).spawn(1)
+        start = int(child.generate_state(1)[0])
+        _device[xp.__name__] = xp.random.default_rng(start)
     return _device[xp.__name__]

@@ -1,3 +1,4 @@
+# Tangled from chapters/arrays.ipynb; edit that, not this file.
 """The switch between NumPy on the CPU and CuPy on a CUDA device."""
 
 from __future__ import annotations
@@ -57,6 +58,10 @@ def active_module() -> ModuleType:
     """Return the array module (``numpy`` or ``cupy``) that makes new arrays.
 
     On first use the environment variable ``LUCID_BACKEND`` decides.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`.
     """
     global _active
     if _active is None:
@@ -65,7 +70,12 @@ def active_module() -> ModuleType:
 
 
 def get_backend() -> str:
-    """Return the name of the active backend, ``"numpy"`` or ``"cupy"``."""
+    """Return the name of the active backend, ``"numpy"`` or ``"cupy"``.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`.
+    """
     return active_module().__name__
 
 
@@ -85,6 +95,10 @@ def set_backend(name: str) -> None:
         If CuPy is not installed.
     RuntimeError
         If there is no CUDA device, or CuPy cannot compile a kernel.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`.
     """
     global _active
     _active = _load(name)
@@ -92,7 +106,12 @@ def set_backend(name: str) -> None:
 
 @contextmanager
 def use_backend(name: str) -> Iterator[None]:
-    """Choose a backend for the length of a ``with`` block."""
+    """Choose a backend for the length of a ``with`` block.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`.
+    """
     global _active
     previous = active_module()
     set_backend(name)
