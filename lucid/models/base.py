@@ -173,7 +173,7 @@ class PretrainedModel(Module):
             )
             if name not in shapes and elsewhere:
                 continue  # a head or a pooler that this model does without
-            if ignore_mismatched and self._is_optional(name):
+            if ignore_mismatched and not in_trunk:
                 if shapes.get(name) != values.shape:
                     continue
             state[name] = values

@@ -1,0 +1,1 @@
+"""Lucid beside its peers, in one run."""

@@ -1,0 +1,197 @@
+"""The switch, the random streams, and rows run in blocks."""
+
+import multiprocessing
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+import lucid
+from lucid import backend
+from lucid.backend import blocks, switch
+
+
+@pytest.fixture(autouse=True)
+def _numpy_again():
+    yield
+    lucid.set_backend("numpy")
+
+
+def test_numpy_is_where_we_start():
+    assert lucid.get_backend() == "numpy"
+    assert backend.active_module() is np
+    assert backend.array_module(np.ones(1)) is np
+    assert backend.array_module(np.float32(1)) is np
+
+
+def test_an_unknown_backend_is_named():
+    with pytest.raises(ValueError, match="backend: 'torch'.*numpy, cupy"):
+        lucid.set_backend("torch")
+    assert lucid.get_backend() == "numpy"
+    with (
+        pytest.raises(ValueError, match="'torch'"),
+        lucid.use_backend("torch"),
+    ):
+        pass
+
+
+def test_the_environment_variable_decides_at_first_use():
+    code = "import lucid; lucid.tensor(1.0)"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"LUCID_BACKEND": "abacus"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode and "'abacus' is not one of" in run.stderr
+
+
+def pretend_cupy(monkeypatch, **names):
+    module = types.ModuleType("cupy")
+    vars(module).update(names)
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    return module
+
+
+def test_without_cupy_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    with pytest.raises(ImportError, match=r"not installed.*cuda12"):
+        lucid.set_backend("cupy")
+    assert lucid.get_backend() == "numpy"
+
+
+def test_without_a_device_we_say_so(monkeypatch):
+    pretend_cupy(monkeypatch, is_available=lambda: False)
+    with pytest.raises(RuntimeError, match="no CUDA device"):
+        lucid.set_backend("cupy")
+    assert lucid.get_backend() == "numpy"
+
+
+def test_without_nvrtc_the_extra_is_named(monkeypatch):
+    def fail(n):
+        raise OSError("libnvrtc.so not found")
+
+    pretend_cupy(monkeypatch, is_available=lambda: True, arange=fail)
+    with (
+        pytest.raises(RuntimeError, match=r"\[ctk\]"),
+        lucid.use_backend("cupy"),
+    ):
+        pass
+    assert lucid.get_backend() == "numpy"
+
+
+def test_use_backend_returns_to_the_one_before(monkeypatch):
+    cupy = pretend_cupy(
+        monkeypatch, is_available=lambda: True, arange=np.arange
+    )
+    with lucid.use_backend("cupy"):
+        assert backend.active_module() is cupy
+        with lucid.use_backend("numpy"):
+            assert lucid.get_backend() == "numpy"
+        assert lucid.get_backend() == "cupy"
+    assert lucid.get_backend() == "numpy"
+    with pytest.raises(KeyError), lucid.use_backend("cupy"):
+        raise KeyError
+    assert lucid.get_backend() == "numpy"
+
+
+def test_scatter_add_adds_repeated_rows_up():
+    target = np.zeros((3, 2))
+    backend.scatter_add(target, np.array([2, 0, 2]), np.ones((3, 2)))
+    np.testing.assert_array_equal(target, [[1, 1], [0, 0], [2, 2]])
+
+
+def test_to_numpy_and_asarray():
+    class OnDevice:
+        def get(self):
+            return np.arange(3)
+
+    assert backend.to_numpy(OnDevice()).tolist() == [0, 1, 2]
+    assert backend.asarray(OnDevice()).tolist() == [0, 1, 2]
+    assert backend.asarray([1, 2], np.float32).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bound"), [(np.float32, 2e-7), (np.float64, 1e-15)]
+)
+def test_erf(dtype, bound):
+    from scipy.special import erf
+
+    z = np.linspace(-7, 7, 100_001).astype(dtype)
+    got = backend.erf(z)
+    assert got.dtype == dtype
+    assert np.abs(got - erf(z.astype(np.float64))).max() < bound
+    assert np.isnan(backend.erf(np.array([np.nan], dtype)))[0]
+    ends = backend.erf(np.array([-np.inf, 0.0, np.inf], dtype))
+    np.testing.assert_array_equal(ends, [-1, 0, 1])
+
+
+def test_the_streams_are_of_numpy_and_begin_anew():
+    lucid.manual_seed(11)
+    host = backend.host_rng().random(3)
+    device = backend.device_rng(np).random(3)
+    lucid.manual_seed(11)
+    np.testing.assert_array_equal(host, backend.host_rng().random(3))
+    np.testing.assert_array_equal(device, backend.device_rng(np).random(3))
+
+
+# ---- blocks -----------------------------------------------------------------------
+
+
+def test_every_row_is_run_once_and_results_come_in_order():
+    x = np.arange(5000.0)[:, None] * np.ones(400)
+    out = np.zeros_like(x)
+
+    def kernel(x, out):
+        out += 2 * x
+        return x[0, 0], len(x)
+
+    parts = backend.run_rows(kernel, x, out)
+    np.testing.assert_array_equal(out, 2 * x)
+    assert len(parts) > 1
+    assert [first for first, _ in parts] == sorted(f for f, _ in parts)
+    assert sum(n for _, n in parts) == 5000
+
+
+def test_blocks_do_not_depend_on_the_number_of_cores(monkeypatch):
+    x = np.ones((5000, 400))
+    lengths = []
+    for cores in (1, 2, 7):
+        monkeypatch.setattr(blocks, "_core_count", lambda n=cores: n)
+        monkeypatch.setattr(blocks, "_pool", None)
+        lengths.append(backend.run_rows(len, x))
+    assert lengths[0] == lengths[1] == lengths[2]
+
+
+def test_an_error_in_a_block_is_raised():
+    def kernel(x):
+        raise ZeroDivisionError("in a block")
+
+    with pytest.raises(ZeroDivisionError, match="in a block"):
+        backend.run_rows(kernel, np.ones((5000, 400)))
+    rows = np.arange(5000)[:, None] * np.ones(400)
+    with pytest.raises(ZeroDivisionError):
+        backend.run_rows(lambda x: 1 // int(4999 - x[-1, 0]), rows)
+
+
+def test_no_rows_at_all():
+    assert backend.run_rows(len, np.ones((0, 4))) == [0]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_can_run_rows():
+    x = np.ones((5000, 400))
+    backend.run_rows(len, x)
+    child = multiprocessing.get_context("fork").Process(
+        target=backend.run_rows, args=(len, x)
+    )
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+
+
+def test_the_switch_is_one_module():
+    assert switch.set_backend is lucid.set_backend
