@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from tools import run_chapters
 
 ROOT = Path(__file__).resolve().parents[1]
