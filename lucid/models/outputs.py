@@ -1,3 +1,4 @@
+# Tangled from chapters/bert-model.ipynb; edit that, not this file.
 """What models return: named fields that also index and unpack."""
 
 from __future__ import annotations
@@ -11,7 +12,21 @@ from lucid.autograd import Tensor
 
 @dataclass
 class ModelOutput:
-    """Fields by name, by key, by position, or unpacked; None is skipped."""
+    """Fields by name, by key, by position, or unpacked; None is skipped.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/bert-model`.
+
+    Examples
+    --------
+    >>> from lucid.models.outputs import MaskedLMOutput
+    >>> output = MaskedLMOutput(logits=lucid.tensor([[1.0, 2.0]]))
+    >>> output.keys()
+    ['logits']
+    >>> output[0] is output.logits is output["logits"]
+    True
+    """
 
     def keys(self) -> list[str]:
         """Return the names of the fields that are not None."""
@@ -48,6 +63,10 @@ class BERTModelOutput(ModelOutput):
     hidden_states : tuple of L + 1 Tensors, shape (B, T, H), or None
         The embeddings, then the output of every layer.
     attentions : tuple of L Tensors, shape (B, A, T, T), or None
+
+    Notes
+    -----
+    Built in :doc:`/chapters/bert-model`.
     """
 
     last_hidden_state: Tensor
@@ -68,6 +87,10 @@ class BERTForPreTrainingOutput(ModelOutput):
     seq_relationship_logits : Tensor, shape (B, 2)
     mlm_loss, nsp_loss : Tensor or None
         The two parts of the loss.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/bert-model`.
     """
 
     loss: Tensor | None = None
@@ -79,7 +102,12 @@ class BERTForPreTrainingOutput(ModelOutput):
 
 @dataclass
 class MaskedLMOutput(ModelOutput):
-    """Loss (or None) and logits of shape (B, T, V)."""
+    """Loss (or None) and logits of shape (B, T, V).
+
+    Notes
+    -----
+    Built in :doc:`/chapters/bert-model`.
+    """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -87,7 +115,12 @@ class MaskedLMOutput(ModelOutput):
 
 @dataclass
 class NextSentencePredictorOutput(ModelOutput):
-    """Loss (or None) and logits of shape (B, 2)."""
+    """Loss (or None) and logits of shape (B, 2).
+
+    Notes
+    -----
+    Built in :doc:`/chapters/bert-model`.
+    """
 
     loss: Tensor | None = None
     logits: Tensor | None = None
@@ -95,7 +128,12 @@ class NextSentencePredictorOutput(ModelOutput):
 
 @dataclass
 class SequenceClassificationOutput(ModelOutput):
-    """Loss (or None) and logits of shape (B, num_labels)."""
+    """Loss (or None) and logits of shape (B, num_labels).
+
+    Notes
+    -----
+    Built in :doc:`/chapters/bert-model`.
+    """
 
     loss: Tensor | None = None
     logits: Tensor | None = None

@@ -1,3 +1,4 @@
+# Tangled from chapters/bert-model.ipynb; edit that, not this file.
 """The trunk: embeddings, encoder and pooler."""
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from lucid.models.text.bert.pooler import BERTPooler
 
 
 class BERTPretrainedModel(PretrainedModel):
-    """What all BERT models share: their configuration and their prefix."""
+    """What all BERT models share: their configuration and their prefix.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/bert-model`; what it inherits, in
+    :doc:`/chapters/saving`.
+    """
 
     config_class = BERTConfig
     base_model_prefix = "bert"
@@ -37,6 +44,7 @@ def visible_keys(
     Returns
     -------
     Tensor of bool, shape (B, 1, 1, T) or (B, 1, T, T), or None
+        None where everything is visible.
 
     Raises
     ------
@@ -44,6 +52,11 @@ def visible_keys(
         If the mask is of a floating point dtype.
     ValueError
         If its shape is another one, or it holds anything but 0 and 1.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/bert-model`, equation
+    (bert-model-mask-forward).
     """
     if attention_mask is None:
         return None
@@ -89,6 +102,20 @@ class BERTModel(BERTPretrainedModel):
     embeddings : BERTEmbeddings
     encoder : BERTEncoder
     pooler : BERTPooler or None
+
+    Notes
+    -----
+    Put together in :doc:`/chapters/bert-model`, where equation
+    (bert-model-count) counts its parameters and (bert-model-padding) shows
+    that padding leaves the other tokens alone.
+
+    Examples
+    --------
+    >>> from lucid.models.text.bert import BERTConfig, BERTModel
+    >>> model = BERTModel(BERTConfig(vocab_size=8, hidden_size=4,
+    ...     num_hidden_layers=1, num_attention_heads=2)).eval()
+    >>> model(lucid.tensor([[1, 3, 2]])).pooler_output.shape
+    (1, 4)
     """
 
     def __init__(

@@ -1,3 +1,4 @@
+# Tangled from chapters/bert-model.ipynb; edit that, not this file.
 """One vector for the whole sequence, from its first token."""
 
 from __future__ import annotations
@@ -15,6 +16,16 @@ class BERTPooler(Module):
     Parameters
     ----------
     config : BERTConfig
+
+    Attributes
+    ----------
+    dense : Linear
+        From H features to H features.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/bert-model`, equations
+    (bert-model-pool-forward) and (bert-model-pool-grad).
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -25,5 +36,5 @@ class BERTPooler(Module):
         )
 
     def forward(self, states: Tensor) -> Tensor:
-        """Map (B, T, H) to (B, H)."""
+        """Map (B, T, H) to (B, H), by equation (bert-model-pool-forward)."""
         return tanh(self.dense(states[:, 0]))
