@@ -1,3 +1,4 @@
+# Tangled from chapters/feed-forward.ipynb; edit that, not this file.
 """The activation functions of BERT's feed-forward block."""
 
 from __future__ import annotations
@@ -8,10 +9,18 @@ from collections.abc import Callable
 from lucid.autograd import Tensor, record
 from lucid.backend import Array, array_module, erf, run_rows
 
-_SQRT_HALF = math.sqrt(0.5)
-_DENSITY_AT_0 = 1.0 / math.sqrt(2.0 * math.pi)
-_TANH_SCALE = math.sqrt(2.0 / math.pi)
-_TANH_CUBIC = 0.044715
+
+def _in_blocks(function: Callable[..., Array], *arrays: Array) -> Array:
+    """Apply an elementwise function in blocks of rows, on every core."""
+    shape = arrays[0].shape
+    rows = (math.prod(shape[:-1]), shape[-1] if shape else 1)
+    out = array_module(arrays[0]).empty(rows, dtype=arrays[0].dtype)
+
+    def kernel(out: Array, *blocks: Array) -> None:
+        out[...] = function(*blocks)
+
+    run_rows(kernel, out, *(a.reshape(rows) for a in arrays))
+    return out.reshape(shape)
 
 
 def _elementwise(
@@ -19,24 +28,16 @@ def _elementwise(
     value: Callable[[Array], Array],
     slope: Callable[[Array], Array],
 ) -> Tensor:
-    """Apply a function and its derivative, in blocks of rows."""
-    xp = array_module(x.data)
-
-    def apply(function: Callable[..., Array], *arrays: Array) -> Array:
-        rows = [a.reshape(-1, a.shape[-1] if a.ndim else 1) for a in arrays]
-        out = xp.empty_like(rows[0])
-
-        def kernel(out: Array, *blocks: Array) -> None:
-            out[...] = function(*blocks)
-
-        run_rows(kernel, out, *rows)
-        return out.reshape(arrays[0].shape)
-
+    """Record a function of each element together with its derivative."""
     return record(
-        apply(value, x.data),
+        _in_blocks(value, x.data),
         (x,),
-        lambda g: (apply(lambda g, x: g * slope(x), g, x.data),),
+        lambda g: (_in_blocks(lambda g, x: g * slope(x), g, x.data),),
     )
+
+
+_SQRT_HALF = math.sqrt(0.5)
+_DENSITY_AT_0 = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -46,11 +47,23 @@ def gelu(x: Tensor) -> Tensor:
 
     Parameters
     ----------
-    x : Tensor, any shape
+    x : Tensor of float32 or float64, any shape
 
     Returns
     -------
-    Tensor of the same shape
+    Tensor of the same shape and dtype
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/feed-forward`, equations
+    (feed-forward-gelu-forward), (feed-forward-phi) and
+    (feed-forward-gelu-grad). Hendrycks and Gimpel, "Gaussian error linear
+    units", section 2.
+
+    Examples
+    --------
+    >>> round(lucid.nn.functional.gelu(lucid.tensor([2.7])).item(), 5)
+    2.69064
     """
     xp = array_module(x.data)
 
@@ -63,6 +76,10 @@ def gelu(x: Tensor) -> Tensor:
     return _elementwise(x, lambda x: x * probability(x), slope)
 
 
+_TANH_SCALE = math.sqrt(2.0 / math.pi)
+_TANH_CUBIC = 0.044715
+
+
 def gelu_tanh(x: Tensor) -> Tensor:
     r"""Gaussian error linear unit through a tanh, as in Google's code.
 
@@ -73,11 +90,21 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
     Parameters
     ----------
-    x : Tensor, any shape
+    x : Tensor of float32 or float64, any shape
 
     Returns
     -------
-    Tensor of the same shape
+    Tensor of the same shape and dtype
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/feed-forward`, equations
+    (feed-forward-tanh-forward) and (feed-forward-tanh-grad).
+
+    Examples
+    --------
+    >>> round(lucid.nn.functional.gelu_tanh(lucid.tensor([2.7])).item(), 5)
+    2.69111
     """
     xp = array_module(x.data)
 
@@ -93,7 +120,21 @@ def gelu_tanh(x: Tensor) -> Tensor:
 
 
 def relu(x: Tensor) -> Tensor:
-    """Rectified linear unit: the positive part. Its slope at 0 is 0."""
+    """Rectified linear unit: the positive part. Its slope at 0 is 0.
+
+    Parameters
+    ----------
+    x : Tensor of float32 or float64, any shape
+
+    Returns
+    -------
+    Tensor of the same shape and dtype
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/feed-forward`, equations
+    (feed-forward-relu-forward) and (feed-forward-relu-grad).
+    """
     xp = array_module(x.data)
     return _elementwise(
         x, lambda x: xp.maximum(x, 0), lambda x: (x > 0).astype(x.dtype)

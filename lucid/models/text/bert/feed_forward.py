@@ -1,3 +1,4 @@
+# Tangled from chapters/feed-forward.ipynb; edit that, not this file.
 """The feed-forward block: widen, bend, narrow, add, normalise."""
 
 from __future__ import annotations
@@ -17,6 +18,17 @@ class BERTIntermediate(Module):
     Parameters
     ----------
     config : BERTConfig
+        Gives ``hidden_size`` H, ``intermediate_size`` I, ``hidden_act`` and
+        ``initializer_range``.
+
+    Attributes
+    ----------
+    dense : Linear, from H to I features
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/feed-forward`, the first half of equation
+    (feed-forward-block-forward).
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -33,11 +45,25 @@ class BERTIntermediate(Module):
 
 
 class BERTOutput(Module):
-    """Narrow from I to H features, add the input, normalise.
+    """Narrow from I to H features, add the block's input, normalise.
 
     Parameters
     ----------
     config : BERTConfig
+        Gives ``hidden_size`` H, ``intermediate_size`` I, ``hidden_dropout``,
+        ``layer_norm_eps`` and ``initializer_range``.
+
+    Attributes
+    ----------
+    dense : Linear, from I to H features
+    LayerNorm : LayerNorm, over H features
+    dropout : Dropout
+        Thins the narrow result out, before the input is added.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/feed-forward`, the second half of equation
+    (feed-forward-block-forward); the gradient is (feed-forward-block-grad).
     """
 
     def __init__(self, config: BERTConfig) -> None:
