@@ -1,3 +1,4 @@
+# Tangled from chapters/attention.ipynb; edit that, not this file.
 """Scaled dot-product attention with its derived gradient."""
 
 from __future__ import annotations
@@ -6,7 +7,57 @@ import math
 
 from lucid.autograd import Tensor, record
 from lucid.backend import Array, array_module, run_rows
-from lucid.nn.dropout import dropout_mask
+from lucid.nn.dropout import check_probability, dropout_mask
+
+
+def masked_softmax_rows(scores: Array) -> None:
+    """Softmax of the last axis in place; a row of only -inf becomes 0.
+
+    The largest score of a row is taken off before the exponential. It
+    contributes 1 to the sum, so a sum below 1 means that nothing is visible.
+
+    Parameters
+    ----------
+    scores : array of float32 or float64, shape (..., T)
+        -inf where a key is hidden; overwritten with the weights.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/attention`, section "The mask".
+    """
+    xp = array_module(scores)
+    lowest = float(xp.finfo(scores.dtype).min)
+    scores -= xp.maximum(scores.max(-1, keepdims=True), lowest)
+    xp.exp(scores, out=scores)
+    scores /= xp.maximum(scores.sum(-1, keepdims=True), 1.0)
+
+
+def _check_shapes(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+) -> None:
+    """Raise unless the inputs of `attention` fit together."""
+    if query.ndim != 4:
+        raise ValueError(
+            f"query: wanted shape (B, A, T, D), got {query.shape}"
+        )
+    keys = key.shape[2] if key.ndim == 4 else query.shape[2]
+    wanted = (*query.shape[:2], keys, query.shape[3])
+    for name, x in (("key", key), ("value", value)):
+        if x.shape != wanted:
+            raise ValueError(f"{name}: wanted shape {wanted}, got {x.shape}")
+    if mask is None:
+        return
+    if mask.dtype != bool:
+        raise TypeError(
+            f"mask: wanted bool (True where a key is visible), got "
+            f"{mask.dtype}"
+        )
+    full = (*query.shape[:3], keys)
+    fits = [n in (1, m) for n, m in zip(mask.shape, full, strict=False)]
+    if mask.ndim != 4 or not all(fits):
+        raise ValueError(
+            f"mask: shape {mask.shape} cannot be broadcast to {full}"
+        )
 
 
 def attention(
@@ -36,55 +87,56 @@ def attention(
     context : Tensor, shape (B, A, T, D)
     weights : Tensor, shape (B, A, T, T)
         The probabilities before dropout, to look at; no gradient passes.
+
+    Raises
+    ------
+    TypeError
+        If the mask is not boolean.
+    ValueError
+        If shapes do not fit, or `dropout` is outside [0, 1).
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/attention`, equations (attention-forward),
+    (attention-dropout) and (attention-grad). Vaswani et al., "Attention is
+    all you need", section 3.2.1.
     """
+    _check_shapes(query, key, value, mask)
     xp = array_module(query.data)
     q, k, v = query.data, key.data, value.data
     scale = 1.0 / math.sqrt(q.shape[-1])
     batch, heads, tokens, width = q.shape
     weights = xp.empty((batch, heads, tokens, k.shape[2]), dtype=q.dtype)
-    kept = dropout_mask(weights, dropout) if dropout > 0.0 else None
+    drops = check_probability(dropout) > 0.0
+    kept = dropout_mask(weights, dropout) if drops else None
     # in memory the heads of a token lie side by side, ready to be joined
     context = xp.empty((batch, tokens, heads, width), dtype=q.dtype)
     context = context.transpose(0, 2, 1, 3)
-    optional = [] if mask is None else [mask.data]
+    optional = []
+    if mask is not None:
+        optional = [xp.broadcast_to(mask.data, (batch, *mask.shape[1:]))]
 
-    def scores(q: Array, k: Array, weights: Array, *mask: Array) -> None:
+    def match(q: Array, k: Array, weights: Array, *mask: Array) -> None:
         xp.matmul(q * scale, k.swapaxes(-1, -2), out=weights)
         for visible in mask:
             weights[...] = xp.where(visible, weights, -math.inf)
         masked_softmax_rows(weights)
 
-    run_rows(scores, q, k, weights, *optional)
+    def mix(used: Array, v: Array, context: Array) -> None:
+        xp.matmul(used, v, out=context)
+
+    run_rows(match, q, k, weights, *optional)
     used = weights if kept is None else weights * kept
-    run_rows(
-        lambda used, v, context: xp.matmul(used, v, out=context),
-        used,
-        v,
-        context,
-    )
+    run_rows(mix, used, v, context)
 
     def vjp(g: Array) -> tuple[Array, Array, Array]:
-        dvalue = used.swapaxes(-1, -2) @ g
         dscores = g @ v.swapaxes(-1, -2)
         if kept is not None:
             dscores *= kept
-        dscores -= (dscores * weights).sum(-1, keepdims=True)
+        dscores -= (g * context).sum(-1, keepdims=True)
         dscores *= weights
         dscores *= scale
+        dvalue = used.swapaxes(-1, -2) @ g
         return dscores @ k, dscores.swapaxes(-1, -2) @ q, dvalue
 
-    result = record(context, (query, key, value), vjp)
-    return result, Tensor(weights)
-
-
-def masked_softmax_rows(scores: Array) -> None:
-    """Softmax of the last axis in place; a row of only -inf becomes 0.
-
-    The largest score of a row is taken off before the exponential. It
-    contributes 1 to the sum, so a sum below 1 means that nothing is visible.
-    """
-    xp = array_module(scores)
-    lowest = float(xp.finfo(scores.dtype).min)
-    scores -= xp.maximum(scores.max(-1, keepdims=True), lowest)
-    xp.exp(scores, out=scores)
-    scores /= xp.maximum(scores.sum(-1, keepdims=True), 1.0)
+    return record(context, (query, key, value), vjp), Tensor(weights)
