@@ -1,3 +1,4 @@
+# Tangled from chapters/multi-head.ipynb; edit that, not this file.
 """Many-headed self-attention with its output projection."""
 
 from __future__ import annotations
@@ -17,6 +18,17 @@ class BERTSelfAttention(Module):
     Parameters
     ----------
     config : BERTConfig
+        Gives ``hidden_size`` H, ``num_attention_heads`` A,
+        ``attention_dropout`` and ``initializer_range``.
+
+    Attributes
+    ----------
+    query, key, value : Linear, from H to H features
+        Rows ``a * D`` to ``(a + 1) * D - 1`` of their weights are head a's.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/multi-head`, equation (multi-head-forward).
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -36,7 +48,14 @@ class BERTSelfAttention(Module):
     def forward(
         self, x: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the joined context (B, T, H) and weights (B, A, T, T)."""
+        """Return the joined context (B, T, H) and weights (B, A, T, T).
+
+        Parameters
+        ----------
+        x : Tensor, shape (B, T, H)
+        mask : Tensor of bool, optional
+            True where a key is visible; shape (B, 1, 1, T) or (B, 1, T, T).
+        """
         context, weights = attention(
             self._split(self.query(x)),
             self._split(self.key(x)),
@@ -53,6 +72,20 @@ class BERTSelfOutput(Module):
     Parameters
     ----------
     config : BERTConfig
+        Gives ``hidden_size`` H, ``hidden_dropout``, ``layer_norm_eps`` and
+        ``initializer_range``.
+
+    Attributes
+    ----------
+    dense : Linear, from H to H features
+    LayerNorm : LayerNorm, over H features
+    dropout : Dropout
+        Thins the projection out, before the input is added.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/multi-head`, equations (multi-head-sum) and
+    (multi-head-block-forward).
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -72,6 +105,17 @@ class BERTAttention(Module):
     Parameters
     ----------
     config : BERTConfig
+
+    Attributes
+    ----------
+    self : BERTSelfAttention
+        Named as in Hugging Face's checkpoints.
+    output : BERTSelfOutput
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/multi-head`, equations (multi-head-forward)
+    and (multi-head-block-forward); the gradient is (multi-head-grad).
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -81,6 +125,13 @@ class BERTAttention(Module):
     def forward(
         self, x: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the new states (B, T, H) and weights (B, A, T, T)."""
+        """Return the new states (B, T, H) and weights (B, A, T, T).
+
+        Parameters
+        ----------
+        x : Tensor, shape (B, T, H)
+        mask : Tensor of bool, optional
+            True where a key is visible; shape (B, 1, 1, T) or (B, 1, T, T).
+        """
         context, weights = self.self(x, mask)
         return self.output(context, x), weights
