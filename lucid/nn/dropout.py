@@ -1,3 +1,4 @@
+# Tangled from chapters/modules.ipynb; edit that, not this file.
 """Dropout: silence a random part, scale up the rest."""
 
 from __future__ import annotations
@@ -10,14 +11,24 @@ from lucid.nn.module import Module
 
 
 def dropout_mask(like: Array, p: float) -> Array:
-    """Return 0 with probability ``p``, else 1/(1-p), shaped as ``like``."""
+    """Return 0 with probability ``p``, else 1/(1-p), shaped as ``like``.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/modules`, equation (modules-dropout-mean).
+    """
     xp = array_module(like)
     drawn = device_rng(xp).random(like.shape, dtype=np.float32)
     return (drawn >= p).astype(like.dtype) * (1.0 / (1.0 - p))
 
 
 def check_probability(p: float) -> float:
-    """Return ``p`` if it can be a dropout probability, else raise."""
+    """Return ``p`` if it can be a dropout probability, else raise.
+
+    Notes
+    -----
+    See :doc:`/chapters/modules`.
+    """
     if not 0.0 <= p < 1.0:
         raise ValueError(f"p: a dropout probability lies in [0, 1), got {p}")
     return p
@@ -42,6 +53,17 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     ------
     ValueError
         If ``p`` is outside [0, 1).
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/modules`, equations (modules-dropout-forward)
+    and (modules-dropout-grad).
+
+    Examples
+    --------
+    >>> x = lucid.tensor([1.0, 2.0])
+    >>> dropout(x, 0.1, training=False) is x
+    True
     """
     check_probability(p)
     if not training or p == 0.0:
@@ -57,6 +79,10 @@ class Dropout(Module):
     ----------
     p : float
         Probability in [0, 1) that an element is set to 0.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/modules`.
     """
 
     def __init__(self, p: float) -> None:

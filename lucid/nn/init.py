@@ -1,3 +1,4 @@
+# Tangled from chapters/modules.ipynb; edit that, not this file.
 """Initial weights, drawn on the host so that a seed fixes the model."""
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ def truncated_normal(shape: tuple[int, ...], std: float) -> Array:
     Returns
     -------
     array of float32 on the active backend
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/modules`; the spread is equation
+    (modules-truncated), the choice of ``std`` equation (modules-growth).
     """
     rng = host_rng()
     values = rng.standard_normal(shape, dtype=np.float32)
@@ -35,10 +41,20 @@ def truncated_normal(shape: tuple[int, ...], std: float) -> Array:
 
 
 def zeros(shape: tuple[int, ...]) -> Array:
-    """Return float32 zeros on the active backend."""
+    """Return float32 zeros on the active backend.
+
+    Notes
+    -----
+    See :doc:`/chapters/modules`.
+    """
     return active_module().zeros(shape, dtype=np.float32)
 
 
 def ones(shape: tuple[int, ...]) -> Array:
-    """Return float32 ones on the active backend."""
+    """Return float32 ones on the active backend.
+
+    Notes
+    -----
+    See :doc:`/chapters/modules`.
+    """
     return active_module().ones(shape, dtype=np.float32)

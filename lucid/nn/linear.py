@@ -1,3 +1,4 @@
+# Tangled from chapters/modules.ipynb; edit that, not this file.
 """The affine map, in one operation."""
 
 from __future__ import annotations
@@ -6,6 +7,26 @@ from lucid.autograd import Tensor, record
 from lucid.backend import Array, run_rows
 from lucid.nn.init import truncated_normal, zeros
 from lucid.nn.module import Module, Parameter
+
+
+def _check_fit(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Raise unless the shapes fit and the dtypes are the same."""
+    out_features, in_features = weight.shape
+    length = x.shape[-1] if x.ndim else 0
+    if length != in_features:
+        raise ValueError(
+            f"x: the last axis is {length} long, the weight "
+            f"{weight.shape} wants {in_features}"
+        )
+    if x.dtype != weight.dtype:
+        raise TypeError(
+            f"x: {x.dtype} does not go with a weight of {weight.dtype}; "
+            f"convert one of them with .to(dtype=...)"
+        )
+    if bias is not None and bias.shape != (out_features,):
+        raise ValueError(
+            f"bias: expected shape {(out_features,)}, got {bias.shape}"
+        )
 
 
 def _add_bias_rows(y: Array, bias: Array) -> None:
@@ -28,19 +49,29 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Raises
     ------
     ValueError
-        If the last axis of ``x`` is not ``in_features`` long.
+        If the last axis of ``x`` is not ``in_features`` long, or the bias
+        not ``out_features``.
+    TypeError
+        If ``x`` and ``weight`` are of different dtypes.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/modules`, equations (modules-linear-forward)
+    and (modules-linear-grad).
+
+    Examples
+    --------
+    >>> x = lucid.tensor([[1.0, 2.0]])
+    >>> linear(x, lucid.tensor([[3.0, 4.0]]), lucid.tensor([5.0]))
+    tensor([[16.]])
     """
-    if x.shape[-1] != weight.shape[1]:
-        raise ValueError(
-            f"x: the last axis is {x.shape[-1]} long, the weight "
-            f"{weight.shape} wants {weight.shape[1]}"
-        )
+    _check_fit(x, weight, bias)
     rows = x.data.reshape(-1, x.shape[-1])
     y = rows @ weight.data.T
     if bias is not None:
         run_rows(lambda block: _add_bias_rows(block, bias.data), y)
 
-    def vjp(g: Array) -> tuple[Array, ...]:
+    def vjp(g: Array) -> tuple[Array, ...]:  # (modules-linear-grad)
         g = g.reshape(y.shape)
         dx = (g @ weight.data).reshape(x.shape)
         dweight = g.T @ rows
@@ -65,6 +96,15 @@ class Linear(Module):
     ----------
     weight : Parameter, shape (out_features, in_features)
     bias : Parameter, shape (out_features,), or None
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/modules`, equation (modules-linear-forward).
+
+    Examples
+    --------
+    >>> Linear(3, 2)(lucid.tensor([[1.0, 2.0, 3.0]])).shape
+    (1, 2)
     """
 
     def __init__(

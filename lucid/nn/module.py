@@ -1,3 +1,4 @@
+# Tangled from chapters/modules.ipynb; edit that, not this file.
 """Parameters, and modules that own them by name."""
 
 from __future__ import annotations
@@ -12,7 +13,18 @@ from lucid.backend import asarray, to_numpy, use_backend
 
 
 class Parameter(Tensor):
-    """A tensor that a module owns and training changes."""
+    """A tensor that a module owns and training changes.
+
+    Parameters
+    ----------
+    data : array
+        The initial values; kept, not copied.
+    requires_grad : bool
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/modules`.
+    """
 
     def __init__(self, data: Any, requires_grad: bool = True) -> None:
         super().__init__(data, requires_grad)
@@ -22,15 +34,19 @@ class Module:
     """A part of a model: parameters, smaller modules, and ``forward``.
 
     Assigning a `Parameter` or a `Module` to an attribute is all it takes to
-    own it. The names of parameters are the attribute paths
-    (``encoder.layer.0.output.dense.weight``). A parameter that can be reached
-    by several paths is one parameter; its first path is its name, the others
-    are aliases.
+    own it. The names of parameters are the attribute paths, such as
+    ``encoder.layer.0.output.dense.weight``. A parameter that several paths
+    lead to is one parameter; its first path is its name, the others are
+    aliases.
 
     Attributes
     ----------
     training : bool
         Whether dropout is at work. See `train` and `eval`.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/modules`.
     """
 
     training: bool = True
@@ -41,8 +57,6 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.forward(*args, **kwargs)
-
-    # ---- what it owns -----------------------------------------------------
 
     def children(self) -> Iterator[tuple[str, Module]]:
         """Yield name and module of every direct part."""
@@ -81,8 +95,6 @@ class Module:
         for parameter in self.parameters():
             parameter.grad = None
 
-    # ---- modes and moves --------------------------------------------------
-
     def train(self, mode: bool = True) -> Self:
         """Switch dropout on (or, with ``mode=False``, off)."""
         for module in self.modules():
@@ -103,8 +115,6 @@ class Module:
             parameter.data = parameter.detach().to(backend, dtype).data
             parameter.grad = None
         return self
-
-    # ---- state ------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return each parameter's values by name, sharing memory."""
@@ -132,10 +142,27 @@ class Module:
             If a shape differs, two aliases disagree, or (strict) names are
             missing or unexpected. Nothing has been copied then.
         """
-        paths = dict(self._paths())
-        unexpected = [name for name in state if name not in paths]
+        found = self._find(state)
+        named = list(self.named_parameters())
+        missing = [name for name, p in named if id(p) not in found]
+        unexpected = sorted(set(state) - {name for name, _ in self._paths()})
+        if strict and (missing or unexpected):
+            raise ValueError(
+                f"state: missing {missing}, unexpected {unexpected}; pass "
+                f"strict=False to load what fits"
+            )
+        for _, parameter in named:
+            if id(parameter) in found:
+                with use_backend(parameter.backend):
+                    parameter.data[...] = asarray(found[id(parameter)][1])
+        return missing, unexpected
+
+    def _find(
+        self, state: Mapping[str, Any]
+    ) -> dict[int, tuple[str, np.ndarray]]:
+        """Return a name in ``state`` and its values, by parameter id."""
         found: dict[int, tuple[str, np.ndarray]] = {}
-        for name, parameter in paths.items():
+        for name, parameter in self._paths():
             if name not in state:
                 continue
             values = _checked_values(name, state[name], parameter)
@@ -147,21 +174,7 @@ class Module:
                         f"but their values differ"
                     )
             found[id(parameter)] = name, values
-        missing = [
-            name for name, p in self.named_parameters() if id(p) not in found
-        ]
-        if strict and (missing or unexpected):
-            raise ValueError(
-                f"state: missing {missing}, unexpected {unexpected}; pass "
-                f"strict=False to load what fits"
-            )
-        for parameter in self.parameters():
-            if id(parameter) in found:
-                with use_backend(parameter.backend):
-                    parameter.data[...] = asarray(found[id(parameter)][1])
-        return missing, unexpected
-
-    # ---- looks ------------------------------------------------------------
+        return found
 
     def extra_repr(self) -> str:
         """Return what `repr` shows between the brackets of a leaf."""
@@ -194,7 +207,16 @@ def _checked_values(name: str, values: Any, parameter: Tensor) -> np.ndarray:
 
 
 class ModuleList(Module):
-    """Modules in a row, named ``0``, ``1``, ``2`` …"""
+    """Modules in a row, named ``0``, ``1``, ``2`` …
+
+    Parameters
+    ----------
+    modules : iterable of Module
+
+    Notes
+    -----
+    Built in :doc:`/chapters/modules`.
+    """
 
     def __init__(self, modules: Iterable[Module]) -> None:
         for i, module in enumerate(modules):
