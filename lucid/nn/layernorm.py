@@ -1,11 +1,50 @@
+# Tangled from chapters/layernorm.ipynb; edit that, not this file.
 """Layer normalisation with its derived gradient."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from lucid.autograd import Tensor, record
 from lucid.backend import Array, array_module, run_rows
 from lucid.nn.init import ones, zeros
 from lucid.nn.module import Module, Parameter
+
+
+def _normalise_rows(
+    weight: Array,
+    bias: Array,
+    eps: float,
+    x: Array,
+    normal: Array,
+    inverse: Array,
+    y: Array,
+) -> None:
+    """Fill in `normal`, `inverse` and `y`: equation (layernorm-forward)."""
+    xp = array_module(x)
+    xp.subtract(x, x.mean(-1, keepdims=True), out=normal)  # c
+    variance = (normal * normal).mean(-1, keepdims=True)
+    xp.divide(1.0, xp.sqrt(variance + eps), out=inverse)  # 1 / sigma
+    xp.multiply(normal, inverse, out=normal)  # x hat
+    xp.multiply(normal, weight, out=y)
+    xp.add(y, bias, out=y)
+
+
+def _normalise_rows_grad(
+    weight: Array, g: Array, normal: Array, inverse: Array, dx: Array
+) -> tuple[Array, Array]:
+    """Fill in `dx`, equation (layernorm-grad); return sums of the rows.
+
+    The sums are the block's share of the gradients of scale and shift,
+    equation (layernorm-params-grad).
+    """
+    xp = array_module(g)
+    h = g * weight
+    along = (h * normal).mean(-1, keepdims=True)
+    h -= h.mean(-1, keepdims=True)
+    h -= normal * along
+    xp.multiply(h, inverse, out=dx)
+    return (g * normal).sum(0), g.sum(0)
 
 
 def layer_norm(
@@ -29,40 +68,44 @@ def layer_norm(
     Returns
     -------
     Tensor, shape (..., H)
+
+    Raises
+    ------
+    ValueError
+        If the last axis of ``x`` is not H long.
+
+    Notes
+    -----
+    Ba, Kiros and Hinton (2016), section 3. Derived in
+    :doc:`/chapters/layernorm`, equations (layernorm-forward),
+    (layernorm-grad) and (layernorm-params-grad).
+
+    Examples
+    --------
+    >>> row = lucid.tensor([[1.0, -1.0, 2.0, -2.0]])
+    >>> layer_norm(row, lucid.tensor([1.0] * 4), lucid.tensor([0.0] * 4))
+    tensor([[ 0.6325, -0.6325,  1.2649, -1.2649]])
     """
+    if not x.shape[-1:] == weight.shape == bias.shape:
+        raise ValueError(
+            f"x: the last axis of {x.shape} must fit the weight "
+            f"{weight.shape} and the bias {bias.shape}"
+        )
     xp = array_module(x.data)
     rows = x.data.reshape(-1, x.shape[-1])
     normal = xp.empty_like(rows)
     inverse = xp.empty((len(rows), 1), dtype=x.dtype)
     y = xp.empty_like(rows)
-
-    def forward(x: Array, normal: Array, inverse: Array, y: Array) -> None:
-        xp.subtract(x, x.mean(-1, keepdims=True), out=normal)
-        variance = (normal * normal).mean(-1, keepdims=True)
-        xp.divide(1.0, xp.sqrt(variance + eps), out=inverse)
-        xp.multiply(normal, inverse, out=normal)
-        xp.multiply(normal, weight.data, out=y)
-        xp.add(y, bias.data, out=y)
-
-    run_rows(forward, rows, normal, inverse, y)
+    kernel = partial(_normalise_rows, weight.data, bias.data, eps)
+    run_rows(kernel, rows, normal, inverse, y)
 
     def vjp(g: Array) -> tuple[Array, Array, Array]:
         dx = xp.empty_like(rows)
-
-        def backward(
-            g: Array, normal: Array, inverse: Array, dx: Array
-        ) -> tuple[Array, Array]:
-            h = g * weight.data
-            mean = h.mean(-1, keepdims=True)
-            along = (h * normal).mean(-1, keepdims=True)
-            xp.multiply(h - mean - normal * along, inverse, out=dx)
-            return (g * normal).sum(0), g.sum(0)
-
-        parts = run_rows(
-            backward, g.reshape(rows.shape), normal, inverse, dx
-        )
-        dweight = xp.stack([part[0] for part in parts]).sum(0)
-        dbias = xp.stack([part[1] for part in parts]).sum(0)
+        kernel = partial(_normalise_rows_grad, weight.data)
+        g = g.reshape(rows.shape)
+        shares = run_rows(kernel, g, normal, inverse, dx)
+        dweight = xp.stack([share[0] for share in shares]).sum(0)
+        dbias = xp.stack([share[1] for share in shares]).sum(0)
         return dx.reshape(x.shape), dweight, dbias
 
     return record(y.reshape(x.shape), (x, weight, bias), vjp)
@@ -81,9 +124,14 @@ class LayerNorm(Module):
     Attributes
     ----------
     weight : Parameter, shape (H,)
-        Begins at 1.
+        Scale; begins at 1.
     bias : Parameter, shape (H,)
-        Begins at 0.
+        Shift; begins at 0.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/layernorm`, equations (layernorm-forward)
+    and (layernorm-grad).
     """
 
     def __init__(self, size: int, eps: float = 1e-12) -> None:
