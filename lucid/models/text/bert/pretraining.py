@@ -1,3 +1,4 @@
+# Tangled from chapters/pretraining.ipynb; edit that, not this file.
 """BERT with both pre-training heads."""
 
 from __future__ import annotations
@@ -21,6 +22,17 @@ class BERTPreTrainingHeads(Module):
     config : BERTConfig
     word_embeddings : Parameter, shape (V, H)
         Shared with the decoder where ``config.tie_word_embeddings`` is set.
+
+    Attributes
+    ----------
+    predictions : BERTLMPredictionHead
+        Reads every row of the last states.
+    seq_relationship : Linear
+        Reads the pooled vector; from H features to 2.
+
+    Notes
+    -----
+    Put together in :doc:`/chapters/pretraining`.
     """
 
     def __init__(
@@ -50,6 +62,26 @@ class BERTForPreTraining(BERTPretrainedModel, MaskedLMMixin):
         The trunk.
     cls : BERTPreTrainingHeads
         Both heads, ``cls.predictions`` and ``cls.seq_relationship``.
+
+    Notes
+    -----
+    The objective of Devlin et al., 2019, section 3.1. Derived in
+    :doc:`/chapters/pretraining`, equations (pretraining-forward) and
+    (pretraining-grad).
+
+    Examples
+    --------
+    >>> import lucid
+    >>> from lucid.models.text.bert import BERTConfig, BERTForPreTraining
+    >>> cfg = BERTConfig(num_hidden_layers=2, hidden_size=128,
+    ...                  num_attention_heads=2, intermediate_size=512)
+    >>> model = BERTForPreTraining(cfg).eval()
+    >>> input_ids = lucid.tensor([[101, 7592, 103, 102, 2088, 102]])
+    >>> out = model(input_ids)
+    >>> out.prediction_logits.shape    # MLM logits  (B=1, T=6, V=30522)
+    (1, 6, 30522)
+    >>> out.seq_relationship_logits.shape   # NSP logits  (B=1, 2)
+    (1, 2)
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -79,7 +111,14 @@ class BERTForPreTraining(BERTPretrainedModel, MaskedLMMixin):
         Returns
         -------
         BERTForPreTrainingOutput
-            Its ``loss`` is the sum of the losses whose labels were given.
+            Its ``loss`` is the sum of the losses whose labels were given,
+            equation (pretraining-forward).
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument has a wrong dtype, shape or value; the message
+            names it.
         """
         trunk = self.bert(input_ids, attention_mask, token_type_ids)
         words = self.cls.predictions(trunk.last_hidden_state)
