@@ -159,6 +159,10 @@ def test_the_other_chapters_run_when_one_fails(book: Book) -> None:
         ("object()", "its output shows ' at 0x'"),
         ("import os\nprint(os.getcwd())", "its output shows"),
         ("import warnings\nwarnings.warn('x')", "its output shows"),
+        (
+            "display({'image/svg+xml': '<svg><dc:date>1</dc:date>'}, raw=True)",
+            "its output shows '<dc:date>'",
+        ),
     ],
 )
 def test_output_that_changes_by_itself_is_refused(

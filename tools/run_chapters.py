@@ -33,7 +33,8 @@ METADATA = {
     },
     "language_info": {"name": "python"},
 }
-CHANGING = (" at 0x", "<dc:date>")  # an address; the date in an SVG
+TEMPORARY = tempfile.gettempdir() + os.sep
+CHANGING = (TEMPORARY, " at 0x", "<dc:date>")  # an address, an SVG's date
 TRACEBACK_LINES = 12
 
 
@@ -107,11 +108,7 @@ def faults(notebook, root):
                 f"{where}: {'raised' if failed else 'did not raise'} an error"
             )
         for text in output_texts(cell):
-            for local in (
-                str(root),
-                tempfile.gettempdir() + os.sep,
-                " at 0x",
-            ):
+            for local in (str(root), sys.prefix, *CHANGING):
                 if local in text:
                     found.append(
                         f"{where}: its output shows {local!r}: {text[:200]}"
