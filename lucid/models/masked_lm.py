@@ -1,3 +1,4 @@
+# Tangled from chapters/masked-lm.ipynb; edit that, not this file.
 """What models with a masked-LM head share."""
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ class MaskedLMMixin(PretrainedModel):
 
     It expects the word embeddings at ``embeddings.word_embeddings`` of the
     trunk, and the head at ``cls.predictions``.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/masked-lm`.
     """
 
     cls: Any
@@ -83,7 +88,7 @@ class MaskedLMMixin(PretrainedModel):
 
 
 def _resize(parameter: Parameter, length: int, more: Array) -> None:
-    """Cut the first axis to ``length`` or append ``more`` to it, in place."""
+    """Cut the rows to ``length`` or append ``more``, in place."""
     xp = array_module(parameter.data)
     with use_backend(parameter.backend):
         more = asarray(more, dtype=parameter.dtype)

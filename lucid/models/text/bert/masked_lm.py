@@ -1,3 +1,4 @@
+# Tangled from chapters/masked-lm.ipynb; edit that, not this file.
 """The masked-LM head, whose decoder is the word embedding table."""
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ class BERTPredictionHeadTransform(Module):
     Parameters
     ----------
     config : BERTConfig
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/masked-lm`, equation
+    (masked-lm-transform-forward).
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -41,6 +47,11 @@ class BERTDecoder(Module):
     weight : Parameter, shape (V, H)
         The word embedding table itself where the two are tied.
     bias : Parameter, shape (V,)
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/masked-lm`, equations
+    (masked-lm-decoder-forward) and (masked-lm-decoder-grad).
     """
 
     def __init__(self, weight: Parameter, bias: Parameter) -> None:
@@ -60,6 +71,12 @@ class BERTLMPredictionHead(Module):
     config : BERTConfig
     word_embeddings : Parameter, shape (V, H)
         Shared with the decoder where ``config.tie_word_embeddings`` is set.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/masked-lm`. A tied table receives the look-up
+    path (masked-lm-lookup-grad) plus the decoder path
+    (masked-lm-decoder-grad): equation (masked-lm-tied-grad).
     """
 
     def __init__(
@@ -88,6 +105,10 @@ class BERTOnlyMLMHead(Module):
     ----------
     config : BERTConfig
     word_embeddings : Parameter, shape (V, H)
+
+    Notes
+    -----
+    Built in :doc:`/chapters/masked-lm`.
     """
 
     def __init__(
@@ -102,6 +123,25 @@ class BERTForMaskedLM(BERTPretrainedModel, MaskedLMMixin):
     Parameters
     ----------
     config : BERTConfig
+
+    Attributes
+    ----------
+    bert : BERTModel
+        The trunk, without a pooler.
+    cls : BERTOnlyMLMHead
+        The head, ``cls.predictions``.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/masked-lm`. Task: section 3.1 of the BERT paper.
+
+    Examples
+    --------
+    >>> config = BERTConfig(vocab_size=8, hidden_size=8,
+    ...                     num_hidden_layers=1, num_attention_heads=2)
+    >>> model = BERTForMaskedLM(config).eval()
+    >>> model(lucid.tensor([[1, 4, 3, 6, 2]])).logits.shape
+    (1, 5, 8)
     """
 
     def __init__(self, config: BERTConfig) -> None:

@@ -1,3 +1,4 @@
+# Tangled from chapters/next-sentence.ipynb; edit that, not this file.
 """The next-sentence head: does B follow A?"""
 
 from __future__ import annotations
@@ -23,6 +24,26 @@ def next_sentence_loss(
         0 where B follows A, 1 where B is a random sentence.
     name : str
         What an error message calls ``labels``.
+
+    Returns
+    -------
+    Tensor, one number
+
+    Raises
+    ------
+    TypeError, ValueError
+        If labels are not integers, not 0 or 1, or not one per pair.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/next-sentence`, equations
+    (next-sentence-loss-forward) and (next-sentence-score-grad).
+
+    Examples
+    --------
+    >>> sure_it_follows = lucid.tensor([[9.0, -9.0]])
+    >>> next_sentence_loss(sure_it_follows, lucid.tensor([0])).item() < 1e-6
+    True
     """
     return cross_entropy(logits, labels, name=name)
 
@@ -33,6 +54,16 @@ class BERTOnlyNSPHead(Module):
     Parameters
     ----------
     config : BERTConfig
+
+    Attributes
+    ----------
+    seq_relationship : Linear
+        From H to 2: class 0 "B follows A", class 1 "B is random".
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/next-sentence`, equations
+    (next-sentence-forward) and (next-sentence-head-grad).
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -47,6 +78,20 @@ class BERTForNextSentencePrediction(BERTPretrainedModel):
     Parameters
     ----------
     config : BERTConfig
+
+    Attributes
+    ----------
+    bert : BERTModel
+        The trunk, with its pooler.
+    cls : BERTOnlyNSPHead
+        The head, ``cls.seq_relationship``.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/next-sentence`: the head is equation
+    (next-sentence-forward); its gradient goes through the pooler by
+    (next-sentence-tanh-grad) and (next-sentence-pooler-grad). Task: section
+    3.1 of the BERT paper.
     """
 
     def __init__(self, config: BERTConfig) -> None:
