@@ -1,3 +1,4 @@
+# Tangled from chapters/classification.ipynb; edit that, not this file.
 """What models that classify whole sequences share."""
 
 from __future__ import annotations
@@ -8,10 +9,18 @@ from lucid.nn.losses import cross_entropy, mse_loss
 
 
 class SequenceClassificationModel(PretrainedModel):
-    """A model with one row of logits per sequence."""
+    """A model with one row of logits per sequence.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/classification`, equations
+    (classification-loss-forward) and (classification-loss-grad).
+    """
 
     def classification_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Cross-entropy, or squared error for a single output.
+
+        Computes equation (classification-loss-forward).
 
         Parameters
         ----------
@@ -19,6 +28,10 @@ class SequenceClassificationModel(PretrainedModel):
         labels : Tensor, shape (B,)
             Classes as integers; for ``num_labels == 1`` floating point
             targets.
+
+        Returns
+        -------
+        Tensor, one number
 
         Raises
         ------

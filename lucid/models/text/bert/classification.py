@@ -1,3 +1,4 @@
+# Tangled from chapters/classification.ipynb; edit that, not this file.
 """BERT with a classifier on the pooled [CLS]."""
 
 from __future__ import annotations
@@ -31,6 +32,25 @@ class BERTForSequenceClassification(
     dropout : Dropout
     classifier : Linear
         From H features to ``num_labels``.
+
+    Notes
+    -----
+    The fine-tuning recipe of Devlin et al., 2019, section 4.1. Derived in
+    :doc:`/chapters/classification`, equations (classification-forward) and
+    (classification-grad).
+
+    Examples
+    --------
+    >>> import lucid
+    >>> from lucid.models.text.bert import BERTConfig
+    >>> from lucid.models.text.bert import BERTForSequenceClassification
+    >>> cfg = BERTConfig(num_labels=3, num_hidden_layers=2, hidden_size=128,
+    ...                  num_attention_heads=2, intermediate_size=512)
+    >>> model = BERTForSequenceClassification(cfg).eval()
+    >>> input_ids = lucid.tensor([[101, 7592, 102]])
+    >>> out = model(input_ids)
+    >>> out.logits.shape   # (B=1, num_labels=3)
+    (1, 3)
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -64,6 +84,12 @@ class BERTForSequenceClassification(
         Returns
         -------
         SequenceClassificationOutput
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument has a wrong dtype, shape or value; the message
+            names it.
         """
         pooled = self.bert(
             input_ids, attention_mask, token_type_ids
