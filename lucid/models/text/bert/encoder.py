@@ -1,3 +1,4 @@
+# Tangled from chapters/encoder.ipynb; edit that, not this file.
 """The encoder layer, and the stack of them."""
 
 from __future__ import annotations
@@ -12,9 +13,23 @@ from lucid.nn.module import Module, ModuleList
 class BERTLayer(Module):
     """One encoder layer: attention, then the feed-forward block.
 
+    Both blocks end in dropout, residual sum and LayerNorm, in this order.
+
     Parameters
     ----------
     config : BERTConfig
+
+    Attributes
+    ----------
+    attention : BERTAttention
+    intermediate : BERTIntermediate
+    output : BERTOutput
+
+    Notes
+    -----
+    Vaswani et al. (2017), section 3.1. Derived in
+    :doc:`/chapters/encoder`, equations (encoder-forward) and
+    (encoder-grad).
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -25,9 +40,22 @@ class BERTLayer(Module):
     def forward(
         self, x: Tensor, mask: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the new states (B, T, H) and weights (B, A, T, T)."""
-        x, weights = self.attention(x, mask)
-        return self.output(self.intermediate(x), x), weights
+        """Run the layer.
+
+        Parameters
+        ----------
+        x : Tensor, shape (B, T, H)
+        mask : Tensor of bool, optional
+            True where a key is visible; (B, 1, 1, T) or (B, 1, T, T).
+
+        Returns
+        -------
+        y : Tensor, shape (B, T, H)
+        weights : Tensor, shape (B, A, T, T)
+            The attention probabilities before dropout.
+        """
+        a, weights = self.attention(x, mask)
+        return self.output(self.intermediate(a), a), weights
 
 
 class BERTEncoder(Module):
@@ -36,6 +64,15 @@ class BERTEncoder(Module):
     Parameters
     ----------
     config : BERTConfig
+
+    Attributes
+    ----------
+    layer : ModuleList of BERTLayer
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/encoder`, equation (encoder-stack-forward).
+    There is no LayerNorm after the last layer; the layer ends in one.
     """
 
     def __init__(self, config: BERTConfig) -> None:
@@ -46,7 +83,21 @@ class BERTEncoder(Module):
     def forward(
         self, x: Tensor, mask: Tensor | None = None
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        """Return all L + 1 states (B, T, H) and L weights (B, A, T, T)."""
+        """Run all layers.
+
+        Parameters
+        ----------
+        x : Tensor, shape (B, T, H)
+            The embeddings.
+        mask : Tensor of bool, optional
+            True where a key is visible; (B, 1, 1, T) or (B, 1, T, T).
+
+        Returns
+        -------
+        states : tuple of L + 1 Tensors, shape (B, T, H)
+            The embeddings, then the output of every layer.
+        attentions : tuple of L Tensors, shape (B, A, T, T)
+        """
         states, attentions = [x], []
         for layer in self.layer:
             x, weights = layer(x, mask)
