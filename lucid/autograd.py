@@ -1,3 +1,4 @@
+# Tangled from chapters/autodiff.ipynb; edit that, not this file.
 """Tensors that remember how they were made, and walk back to gradients."""
 
 from __future__ import annotations
@@ -22,12 +23,51 @@ from lucid.backend import (
 Vjp = Callable[[Array], tuple["Array | None", ...]]
 Axis = int | tuple[int, ...] | None
 
+
+def unbroadcast(g: Array, shape: tuple[int, ...]) -> Array:
+    """Sum ``g`` over the axes along which ``shape`` was broadcast.
+
+    Parameters
+    ----------
+    g : array
+        A gradient, of the shape of the result.
+    shape : tuple of int
+        The shape of the operand, which broadcasts to that of ``g``.
+
+    Returns
+    -------
+    array of shape ``shape``
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/autodiff`, equation
+    (autodiff-unbroadcast-grad).
+
+    Examples
+    --------
+    >>> unbroadcast(np.ones((5, 3)), (3,))
+    array([5., 5., 5.])
+    """
+    if g.shape == shape:
+        return g
+    extra = g.ndim - len(shape)
+    axes = tuple(range(extra)) + tuple(
+        i + extra for i, n in enumerate(shape) if n == 1
+    )
+    return g.sum(axes).reshape(shape)
+
+
 _recording: ContextVar[bool] = ContextVar("recording", default=True)
 
 
 @contextmanager
 def no_grad() -> Iterator[None]:
-    """Compute without recording, so that nothing is kept for a gradient."""
+    """Compute without recording, so that nothing is kept for a gradient.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/autodiff`.
+    """
     token = _recording.set(False)
     try:
         yield
@@ -56,6 +96,10 @@ class Tensor:
         anew.
     requires_grad : bool
         Whether a gradient flows to this tensor.
+
+    Notes
+    -----
+    Built up in :doc:`/chapters/autodiff`.
     """
 
     __array_ufunc__ = None  # NumPy arrays leave mixed arithmetic to us
@@ -105,8 +149,305 @@ class Tensor:
         """Whether this tensor was made directly, not by an operation."""
         return self._vjp is None and not self._released
 
+    def backward(self, gradient: Tensor | None = None) -> None:
+        """Send a gradient back to every leaf that this tensor came from.
+
+        Each node adds up what arrives, as in equation (autodiff-chain), and
+        is asked once. The graph is released on the way, with all that it
+        kept in memory.
+
+        Parameters
+        ----------
+        gradient : Tensor, optional
+            What arrives from above, of the shape and dtype of this tensor.
+            A tensor of one element needs none: it starts from 1.
+
+        Raises
+        ------
+        RuntimeError
+            If nothing was recorded, or an earlier ``backward`` has released
+            the graph.
+        ValueError
+            If ``gradient`` is missing or of another shape or dtype.
+        """
+        if not self.requires_grad:
+            raise RuntimeError(
+                "backward: nothing was recorded for this tensor. Does an "
+                "input have requires_grad=True, and were you outside "
+                "no_grad()?"
+            )
+        gradients = {id(self): self._first_gradient(gradient)}
+        if self.is_leaf:
+            self._accumulate(gradients[id(self)].copy())
+            return
+        order = _from_first_to_last(self)
+        while order:
+            node = order.pop()
+            g = gradients.pop(id(node), None)
+            vjp, parents = node._vjp, node._parents
+            node._vjp, node._parents, node._released = None, (), True
+            if vjp is None or g is None:
+                continue
+            for parent, part in zip(parents, vjp(g), strict=True):
+                if part is None or not parent.requires_grad:
+                    continue
+                if parent.is_leaf:
+                    borrowed = part is g or part.base is not None
+                    parent._accumulate(part.copy() if borrowed else part)
+                elif id(parent) in gradients:
+                    gradients[id(parent)] = gradients[id(parent)] + part
+                else:
+                    gradients[id(parent)] = part
+
+    def _first_gradient(self, gradient: Tensor | None) -> Array:
+        if gradient is None:
+            if self.size != 1:
+                raise ValueError(
+                    f"gradient: a tensor of shape {self.shape} needs one of "
+                    f"the same shape; only a single number starts from 1"
+                )
+            return array_module(self.data).ones_like(self.data)
+        if gradient.shape != self.shape or gradient.dtype != self.dtype:
+            raise ValueError(
+                f"gradient: expected shape {self.shape} and dtype "
+                f"{self.dtype}, got {gradient.shape} and {gradient.dtype}"
+            )
+        return gradient.data
+
+    def _accumulate(self, part: Array) -> None:
+        """Add ``part``, an array nobody else holds, to the gradient."""
+        if self.grad is None:
+            self.grad = Tensor(part)
+        else:
+            self.grad.data += part
+
+    def _operand(self, other: Any) -> Tensor:
+        """Turn the other side of an operator into a tensor of this dtype."""
+        if isinstance(other, Tensor):
+            check_same_kind(self, other)
+            return other
+        if not isinstance(other, (numbers.Number, np.generic)):
+            raise TypeError(
+                f"arithmetic with a {type(other).__name__}: wrap it with "
+                f"lucid.tensor(...) first"
+            )
+        if self.dtype.kind != "f" and not isinstance(
+            other, (int, np.integer, np.bool_)
+        ):
+            raise TypeError(
+                f"arithmetic of a tensor of {self.dtype} with {other!r}: "
+                f"convert it with .to(dtype='float32') first"
+            )
+        xp = array_module(self.data)
+        return Tensor(xp.asarray(other, dtype=self.dtype))
+
+    def __add__(self, other: Any) -> Tensor:
+        b = self._operand(other)
+        return record(
+            self.data + b.data,
+            (self, b),
+            lambda g: (unbroadcast(g, self.shape), unbroadcast(g, b.shape)),
+        )
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Tensor:
+        b = self._operand(other)
+        return record(
+            self.data - b.data,
+            (self, b),
+            lambda g: (unbroadcast(g, self.shape), unbroadcast(-g, b.shape)),
+        )
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return self._operand(other) - self
+
+    def __neg__(self) -> Tensor:
+        return record(-self.data, (self,), lambda g: (-g,))
+
+    def __mul__(self, other: Any) -> Tensor:
+        b = self._operand(other)
+        return record(
+            self.data * b.data,
+            (self, b),
+            lambda g: (
+                unbroadcast(g * b.data, self.shape),
+                unbroadcast(g * self.data, b.shape),
+            ),
+        )
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> Tensor:
+        b = self._operand(other)
+        quotient = self.data / b.data
+        return record(
+            quotient,
+            (self, b),
+            lambda g: (
+                unbroadcast(g / b.data, self.shape),
+                unbroadcast(-g * quotient / b.data, b.shape),
+            ),
+        )
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return self._operand(other) / self
+
+    def __pow__(self, exponent: float) -> Tensor:
+        if not isinstance(exponent, (int, float)):
+            raise TypeError(
+                f"exponent: wanted a Python number, got "
+                f"{type(exponent).__name__}"
+            )
+        return record(
+            self.data**exponent,
+            (self,),
+            lambda g: (g * (exponent * self.data ** (exponent - 1)),),
+        )
+
+    def __matmul__(self, other: Tensor) -> Tensor:
+        """Matrix product; the gradient: equation (autodiff-matmul-grad)."""
+        b = self._operand(other)
+        if self.ndim < 2 or b.ndim < 2:
+            raise ValueError(
+                f"matmul: both sides need two axes or more, got shapes "
+                f"{self.shape} and {b.shape}"
+            )
+        return record(
+            self.data @ b.data,
+            (self, b),
+            lambda g: (
+                unbroadcast(g @ b.data.swapaxes(-1, -2), self.shape),
+                unbroadcast(self.data.swapaxes(-1, -2) @ g, b.shape),
+            ),
+        )
+
+    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
+        return Tensor(self.data == self._operand(other).data)
+
+    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
+        return Tensor(self.data != self._operand(other).data)
+
+    def __lt__(self, other: Any) -> Tensor:
+        return Tensor(self.data < self._operand(other).data)
+
+    def __le__(self, other: Any) -> Tensor:
+        return Tensor(self.data <= self._operand(other).data)
+
+    def __gt__(self, other: Any) -> Tensor:
+        return Tensor(self.data > self._operand(other).data)
+
+    def __ge__(self, other: Any) -> Tensor:
+        return Tensor(self.data >= self._operand(other).data)
+
+    __hash__ = object.__hash__
+
+    def reshape(self, *shape: int) -> Tensor:
+        """Return the same elements in another shape; one axis may be -1."""
+        return record(
+            self.data.reshape(*shape),
+            (self,),
+            lambda g: (g.reshape(self.shape),),
+        )
+
+    def transpose(self, *axes: int) -> Tensor:
+        """Return the axes in another order; without arguments, reversed."""
+        order = axes or tuple(reversed(range(self.ndim)))
+        back = tuple(int(i) for i in np.argsort(order))
+        return record(
+            self.data.transpose(order),
+            (self,),
+            lambda g: (g.transpose(back),),
+        )
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802
+        """The last two axes exchanged."""
+        return record(
+            self.data.swapaxes(-1, -2),
+            (self,),
+            lambda g: (g.swapaxes(-1, -2),),
+        )
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802
+        """All axes in reverse order."""
+        return self.transpose()
+
+    def __getitem__(self, index: Any) -> Tensor:
+        index = _plain_index(index)
+
+        def vjp(g: Array) -> tuple[Array]:
+            whole = array_module(g).zeros_like(self.data)
+            if _may_repeat(index):
+                scatter_add(whole, index, g)
+            else:
+                whole[index] = g
+            return (whole,)
+
+        return record(self.data[index], (self,), vjp)
+
+    def sum(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Sum over one axis, several, or all."""
+
+        def vjp(g: Array) -> tuple[Array]:
+            g = _restore_axes(g, self.shape, axis, keepdims)
+            xp = array_module(g)
+            return (xp.broadcast_to(g, self.shape),)
+
+        return record(self.data.sum(axis, keepdims=keepdims), (self,), vjp)
+
+    def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Mean over one axis, several, or all."""
+        total = self.sum(axis, keepdims)
+        return total * (total.size / max(self.size, 1))
+
+    def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Largest element; equal largest elements share the gradient."""
+        top = self.data.max(axis, keepdims=True)
+
+        def vjp(g: Array) -> tuple[Array]:
+            g = _restore_axes(g, self.shape, axis, keepdims)
+            ties = (self.data == top).astype(self.dtype)
+            return (g * ties / ties.sum(axis, keepdims=True),)
+
+        value = top if keepdims else self.data.max(axis)
+        return record(value, (self,), vjp)
+
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Smallest element; equal smallest elements share the gradient."""
+        return -((-self).max(axis, keepdims))
+
+    def argmax(self, axis: int | None = None) -> Tensor:
+        """Index of the (first) largest element; no gradient passes."""
+        return Tensor(self.data.argmax(axis))
+
+    def to(self, backend: str | None = None, dtype: Any = None) -> Tensor:
+        """Return the tensor on another backend or in another dtype.
+
+        The gradient flows back in the old dtype, to the old backend.
+        """
+        data = self.data
+        if backend is not None:
+            with use_backend(backend):
+                data = asarray(data)
+        if dtype is not None:
+            data = data.astype(dtype)
+
+        def vjp(g: Array) -> tuple[Array]:
+            with use_backend(self.backend):
+                return (asarray(g.astype(self.dtype)),)
+
+        if data.dtype.kind != "f":
+            return Tensor(data)
+        return record(data, (self,), vjp)
+
+    def detach(self) -> Tensor:
+        """Return the same values without the way back."""
+        return Tensor(self.data)
+
     def numpy(self) -> np.ndarray:
-        """Return the values as a NumPy array (the same memory on the CPU)."""
+        """Return the values as a NumPy array, on the CPU without a copy."""
         return to_numpy(self.data)
 
     def item(self) -> float | int | bool:
@@ -121,10 +462,6 @@ class Tensor:
     def tolist(self) -> Any:
         """Return the values as nested Python lists."""
         return self.data.tolist()
-
-    def detach(self) -> Tensor:
-        """Return the same values without the way back."""
-        return Tensor(self.data)
 
     def __repr__(self) -> str:
         text = np.array2string(
@@ -173,340 +510,6 @@ class Tensor:
             copy.grad = Tensor(self.grad.data.copy())
         return copy
 
-    # ---- backward ---------------------------------------------------------
-
-    def backward(self, gradient: Tensor | None = None) -> None:
-        """Send a gradient back to every leaf that this tensor came from.
-
-        The graph is released on the way, with all that it kept in memory.
-
-        Parameters
-        ----------
-        gradient : Tensor, optional
-            What arrives from above, of the shape and dtype of this tensor.
-            A tensor of one element needs none: it starts from 1.
-
-        Raises
-        ------
-        RuntimeError
-            If nothing was recorded, or an earlier ``backward`` has released
-            the graph.
-        ValueError
-            If ``gradient`` is missing or of another shape or dtype.
-        """
-        if not self.requires_grad:
-            raise RuntimeError(
-                "backward: nothing was recorded for this tensor. Does an "
-                "input have requires_grad=True, and were you outside "
-                "no_grad()?"
-            )
-        gradients = {id(self): self._first_gradient(gradient)}
-        if self.is_leaf:
-            self._accumulate(gradients[id(self)].copy())
-            return
-        for node in _from_last_to_first(self):
-            g = gradients.pop(id(node), None)
-            vjp, parents = node._vjp, node._parents
-            node._vjp, node._parents, node._released = None, (), True
-            if vjp is None or g is None:
-                continue
-            for parent, part in zip(parents, vjp(g), strict=True):
-                if part is None or not parent.requires_grad:
-                    continue
-                if parent.is_leaf:
-                    borrowed = part is g or part.base is not None
-                    parent._accumulate(part.copy() if borrowed else part)
-                elif id(parent) in gradients:
-                    gradients[id(parent)] = gradients[id(parent)] + part
-                else:
-                    gradients[id(parent)] = part
-
-    def _first_gradient(self, gradient: Tensor | None) -> Array:
-        if gradient is None:
-            if self.size != 1:
-                raise ValueError(
-                    f"gradient: a tensor of shape {self.shape} needs one of "
-                    f"the same shape; only a single number starts from 1"
-                )
-            return array_module(self.data).ones_like(self.data)
-        if gradient.shape != self.shape or gradient.dtype != self.dtype:
-            raise ValueError(
-                f"gradient: expected shape {self.shape} and dtype "
-                f"{self.dtype}, got {gradient.shape} and {gradient.dtype}"
-            )
-        return gradient.data
-
-    def _accumulate(self, part: Array) -> None:
-        """Add ``part``, an array nobody else holds, to the gradient."""
-        if self.grad is None:
-            self.grad = Tensor(part)
-        else:
-            self.grad.data += part
-
-    # ---- arithmetic -------------------------------------------------------
-
-    def _operand(self, other: Any) -> Tensor:
-        """Turn the other side of an operator into a tensor of this dtype."""
-        if isinstance(other, Tensor):
-            _check_same_kind(self, other)
-            return other
-        if not isinstance(other, (numbers.Number, np.generic)):
-            raise TypeError(
-                f"arithmetic with a {type(other).__name__}: wrap it with "
-                f"lucid.tensor(...) first"
-            )
-        if self.dtype.kind != "f" and not isinstance(
-            other, (int, np.integer, np.bool_)
-        ):
-            raise TypeError(
-                f"arithmetic of a tensor of {self.dtype} with {other!r}: "
-                f"convert it with .to(dtype='float32') first"
-            )
-        xp = array_module(self.data)
-        return Tensor(xp.asarray(other, dtype=self.dtype))
-
-    def __add__(self, other: Any) -> Tensor:
-        b = self._operand(other)
-        return record(
-            self.data + b.data,
-            (self, b),
-            lambda g: (unbroadcast(g, self.shape), unbroadcast(g, b.shape)),
-        )
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Tensor:
-        b = self._operand(other)
-        return record(
-            self.data - b.data,
-            (self, b),
-            lambda g: (unbroadcast(g, self.shape), unbroadcast(-g, b.shape)),
-        )
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return self._operand(other) - self
-
-    def __mul__(self, other: Any) -> Tensor:
-        b = self._operand(other)
-        return record(
-            self.data * b.data,
-            (self, b),
-            lambda g: (
-                unbroadcast(g * b.data, self.shape),
-                unbroadcast(g * self.data, b.shape),
-            ),
-        )
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Tensor:
-        b = self._operand(other)
-        quotient = self.data / b.data
-        return record(
-            quotient,
-            (self, b),
-            lambda g: (
-                unbroadcast(g / b.data, self.shape),
-                unbroadcast(-g * quotient / b.data, b.shape),
-            ),
-        )
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return self._operand(other) / self
-
-    def __pow__(self, exponent: float) -> Tensor:
-        if not isinstance(exponent, (int, float)):
-            raise TypeError(
-                f"exponent: wanted a Python number, got "
-                f"{type(exponent).__name__}"
-            )
-        return record(
-            self.data**exponent,
-            (self,),
-            lambda g: (g * (exponent * self.data ** (exponent - 1)),),
-        )
-
-    def __neg__(self) -> Tensor:
-        return record(-self.data, (self,), lambda g: (-g,))
-
-    def __matmul__(self, other: Tensor) -> Tensor:
-        b = self._operand(other)
-        if self.ndim < 2 or b.ndim < 2:
-            raise ValueError(
-                f"matmul: both sides need two axes or more, got shapes "
-                f"{self.shape} and {b.shape}"
-            )
-        return record(
-            self.data @ b.data,
-            (self, b),
-            lambda g: (
-                unbroadcast(g @ b.data.swapaxes(-1, -2), self.shape),
-                unbroadcast(self.data.swapaxes(-1, -2) @ g, b.shape),
-            ),
-        )
-
-    # ---- comparisons: no gradient passes ----------------------------------
-
-    def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
-        return Tensor(self.data == self._operand(other).data)
-
-    def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
-        return Tensor(self.data != self._operand(other).data)
-
-    def __lt__(self, other: Any) -> Tensor:
-        return Tensor(self.data < self._operand(other).data)
-
-    def __le__(self, other: Any) -> Tensor:
-        return Tensor(self.data <= self._operand(other).data)
-
-    def __gt__(self, other: Any) -> Tensor:
-        return Tensor(self.data > self._operand(other).data)
-
-    def __ge__(self, other: Any) -> Tensor:
-        return Tensor(self.data >= self._operand(other).data)
-
-    __hash__ = object.__hash__
-
-    # ---- shape ------------------------------------------------------------
-
-    def reshape(self, *shape: int) -> Tensor:
-        """Return the same elements in another shape; one axis may be -1."""
-        return record(
-            self.data.reshape(*shape),
-            (self,),
-            lambda g: (g.reshape(self.shape),),
-        )
-
-    def transpose(self, *axes: int) -> Tensor:
-        """Return the axes in another order; without arguments, reversed."""
-        order = axes or tuple(reversed(range(self.ndim)))
-        back = tuple(int(i) for i in np.argsort(order))
-        return record(
-            self.data.transpose(order),
-            (self,),
-            lambda g: (g.transpose(back),),
-        )
-
-    @property
-    def mT(self) -> Tensor:  # noqa: N802
-        """The last two axes exchanged."""
-        return record(
-            self.data.swapaxes(-1, -2),
-            (self,),
-            lambda g: (g.swapaxes(-1, -2),),
-        )
-
-    @property
-    def T(self) -> Tensor:  # noqa: N802
-        """All axes in reverse order."""
-        return self.transpose()
-
-    def __getitem__(self, index: Any) -> Tensor:
-        index = _plain_index(index)
-
-        def vjp(g: Array) -> tuple[Array]:
-            whole = array_module(g).zeros_like(self.data)
-            if _may_repeat(index):
-                scatter_add(whole, index, g)
-            else:
-                whole[index] = g
-            return (whole,)
-
-        return record(self.data[index], (self,), vjp)
-
-    # ---- reductions -------------------------------------------------------
-
-    def sum(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
-        """Sum over one axis, several, or all."""
-
-        def vjp(g: Array) -> tuple[Array]:
-            g = _restore_axes(g, self.shape, axis, keepdims)
-            xp = array_module(g)
-            return (xp.broadcast_to(g, self.shape),)
-
-        return record(self.data.sum(axis, keepdims=keepdims), (self,), vjp)
-
-    def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
-        """Mean over one axis, several, or all."""
-        total = self.sum(axis, keepdims)
-        return total * (total.size / max(self.size, 1))
-
-    def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
-        """Largest element; equal largest elements share the gradient."""
-        top = self.data.max(axis, keepdims=True)
-
-        def vjp(g: Array) -> tuple[Array]:
-            g = _restore_axes(g, self.shape, axis, keepdims)
-            ties = (self.data == top).astype(self.dtype)
-            return (g * ties / ties.sum(axis, keepdims=True),)
-
-        value = top if keepdims else self.data.max(axis)
-        return record(value, (self,), vjp)
-
-    def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
-        """Smallest element; equal smallest elements share the gradient."""
-        return -((-self).max(axis, keepdims))
-
-    def argmax(self, axis: int | None = None) -> Tensor:
-        """Index of the (first) largest element; no gradient passes."""
-        return Tensor(self.data.argmax(axis))
-
-    # ---- conversions ------------------------------------------------------
-
-    def to(self, backend: str | None = None, dtype: Any = None) -> Tensor:
-        """Return the tensor on another backend or in another dtype.
-
-        The gradient flows back in the old dtype, to the old backend.
-        """
-        data = self.data
-        if backend is not None:
-            with use_backend(backend):
-                data = asarray(data)
-        if dtype is not None:
-            data = data.astype(dtype)
-
-        def vjp(g: Array) -> tuple[Array]:
-            with use_backend(self.backend):
-                return (asarray(g.astype(self.dtype)),)
-
-        if data.dtype.kind != "f":
-            return Tensor(data)
-        return record(data, (self,), vjp)
-
-
-def tensor(
-    data: Any, dtype: Any = None, requires_grad: bool = False
-) -> Tensor:
-    """Make a tensor on the active backend, always by copying.
-
-    Python floats become float32 and Python integers int64; NumPy and CuPy
-    arrays keep their dtype.
-
-    Parameters
-    ----------
-    data : number, nested list, array or Tensor
-    dtype : NumPy dtype or its name, optional
-    requires_grad : bool
-
-    Returns
-    -------
-    Tensor
-    """
-    if isinstance(data, Tensor):
-        data = data.data
-    if not hasattr(data, "dtype"):
-        data = np.asarray(data)
-        if dtype is None:
-            dtype = {"f": np.float32, "i": np.int64}.get(data.dtype.kind)
-    if data.dtype.kind not in "fiub" and dtype is None:
-        raise TypeError(
-            f"data: wanted numbers in a regular shape, got {data.dtype}"
-        )
-    array = asarray(data)
-    return Tensor(
-        array.astype(array.dtype if dtype is None else dtype), requires_grad
-    )
-
 
 def record(data: Array, parents: tuple[Tensor, ...], vjp: Vjp) -> Tensor:
     """Wrap the result of an operation and write down the way back.
@@ -520,7 +523,12 @@ def record(data: Array, parents: tuple[Tensor, ...], vjp: Vjp) -> Tensor:
     vjp : callable
         Takes the gradient of the loss with respect to ``data`` and returns
         one array (or None, for no gradient) per parent: the vector-Jacobian
-        products.
+        products of equation (autodiff-vjp). It must not write into the
+        gradient it is given, which others may hold as well.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/autodiff`.
     """
     result = Tensor(data)
     if _recording.get() and any(p.requires_grad for p in parents):
@@ -530,8 +538,8 @@ def record(data: Array, parents: tuple[Tensor, ...], vjp: Vjp) -> Tensor:
     return result
 
 
-def _from_last_to_first(last: Tensor) -> list[Tensor]:
-    """Order the recorded nodes so that each comes before its parents."""
+def _from_first_to_last(last: Tensor) -> list[Tensor]:
+    """Order the recorded nodes so that each comes after its parents."""
     order: list[Tensor] = []
     seen = {id(last)}
     stack = [(last, iter(last._parents))]
@@ -551,18 +559,49 @@ def _from_last_to_first(last: Tensor) -> list[Tensor]:
             stack.pop()
             if not node.is_leaf:
                 order.append(node)
-    return order[::-1]
+    return order
 
 
-def unbroadcast(g: Array, shape: tuple[int, ...]) -> Array:
-    """Sum ``g`` over the axes along which ``shape`` was broadcast."""
-    if g.shape == shape:
-        return g
-    extra = g.ndim - len(shape)
-    axes = tuple(range(extra)) + tuple(
-        i + extra for i, n in enumerate(shape) if n == 1
+def check_same_kind(a: Tensor, b: Tensor) -> None:
+    """Raise unless two tensors share backend and dtype.
+
+    Raises
+    ------
+    ValueError
+        If they lie on different backends.
+    TypeError
+        If their dtypes differ: nothing is promoted silently.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/autodiff`.
+    """
+    if a.backend != b.backend:
+        raise ValueError(
+            f"one tensor lies on {a.backend}, the other on {b.backend}; "
+            f"move one of them with .to(backend)"
+        )
+    if a.dtype != b.dtype:
+        raise TypeError(
+            f"one tensor is {a.dtype}, the other {b.dtype}; convert one of "
+            f"them with .to(dtype=...)"
+        )
+
+
+def _plain_index(index: Any) -> Any:
+    """Replace tensors inside an index by their arrays."""
+    if isinstance(index, tuple):
+        return tuple(_plain_index(i) for i in index)
+    return index.data if isinstance(index, Tensor) else index
+
+
+def _may_repeat(index: Any) -> bool:
+    """Whether an index may name the same element twice."""
+    parts = index if isinstance(index, tuple) else (index,)
+    return not all(
+        part is None or part is Ellipsis or isinstance(part, (int, slice))
+        for part in parts
     )
-    return g.sum(axes).reshape(shape)
 
 
 def _restore_axes(
@@ -579,27 +618,44 @@ def _restore_axes(
     )
 
 
-def _plain_index(index: Any) -> Any:
-    """Replace tensors inside an index by their arrays."""
-    if isinstance(index, tuple):
-        return tuple(_plain_index(i) for i in index)
-    return index.data if isinstance(index, Tensor) else index
+def tensor(
+    data: Any, dtype: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """Make a tensor on the active backend, always by copying.
 
+    Python floats become float32 and Python integers int64; NumPy and CuPy
+    arrays keep their dtype.
 
-def _may_repeat(index: Any) -> bool:
-    """Whether an index may name the same element twice: arrays, lists."""
-    parts = index if isinstance(index, tuple) else (index,)
-    return any(hasattr(p, "dtype") or isinstance(p, list) for p in parts)
+    Parameters
+    ----------
+    data : number, nested list, array or Tensor
+    dtype : NumPy dtype or its name, optional
+    requires_grad : bool
 
+    Returns
+    -------
+    Tensor
 
-def _check_same_kind(a: Tensor, b: Tensor) -> None:
-    if a.backend != b.backend:
-        raise ValueError(
-            f"one tensor lies on {a.backend}, the other on {b.backend}; move "
-            f"one of them with .to(backend)"
-        )
-    if a.dtype != b.dtype:
+    Notes
+    -----
+    Explained in :doc:`/chapters/autodiff`.
+
+    Examples
+    --------
+    >>> tensor([[1.0, 2.0]], requires_grad=True)
+    tensor([[1., 2.]], requires_grad=True)
+    """
+    if isinstance(data, Tensor):
+        data = data.data
+    if not hasattr(data, "dtype"):
+        data = np.asarray(data)
+        if dtype is None:
+            dtype = {"f": np.float32, "i": np.int64}.get(data.dtype.kind)
+    if data.dtype.kind not in "fiub" and dtype is None:
         raise TypeError(
-            f"one tensor is {a.dtype}, the other {b.dtype}; convert one of "
-            f"them with .to(dtype=...)"
+            f"data: wanted numbers in a regular shape, got {data.dtype}"
         )
+    array = asarray(data)
+    return Tensor(
+        array.astype(array.dtype if dtype is None else dtype), requires_grad
+    )

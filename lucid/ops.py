@@ -1,39 +1,66 @@
+# Tangled from chapters/autodiff.ipynb; edit that, not this file.
 """Elementary functions: each a forward line and its way back."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lucid.autograd import Tensor, record, unbroadcast
+from lucid.autograd import Tensor, check_same_kind, record, unbroadcast
 from lucid.backend import Array, array_module
 
 
 def exp(x: Tensor) -> Tensor:
-    """Exponential, elementwise."""
+    """Exponential, elementwise.
+
+    Notes
+    -----
+    :doc:`/chapters/autodiff`, equation (autodiff-elementwise-grad).
+    """
     y = array_module(x.data).exp(x.data)
     return record(y, (x,), lambda g: (g * y,))
 
 
 def log(x: Tensor) -> Tensor:
-    """Natural logarithm, elementwise."""
+    """Natural logarithm, elementwise.
+
+    Notes
+    -----
+    :doc:`/chapters/autodiff`, equation (autodiff-elementwise-grad).
+    """
     y = array_module(x.data).log(x.data)
     return record(y, (x,), lambda g: (g / x.data,))
 
 
 def sqrt(x: Tensor) -> Tensor:
-    """Square root, elementwise."""
+    """Square root, elementwise.
+
+    Notes
+    -----
+    :doc:`/chapters/autodiff`, equation (autodiff-elementwise-grad).
+    """
     y = array_module(x.data).sqrt(x.data)
     return record(y, (x,), lambda g: (g / (2 * y),))
 
 
 def tanh(x: Tensor) -> Tensor:
-    """Hyperbolic tangent, elementwise."""
+    """Hyperbolic tangent, elementwise.
+
+    Notes
+    -----
+    :doc:`/chapters/autodiff`, equation (autodiff-elementwise-grad).
+    """
     y = array_module(x.data).tanh(x.data)
     return record(y, (x,), lambda g: (g * (1 - y * y),))
 
 
 def where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    """Elements of ``a`` where ``condition`` holds, else of ``b``."""
+    """Elements of ``a`` where ``condition`` holds, else of ``b``.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/autodiff`.
+    """
+    check_same_kind(a, b)
     xp = array_module(a.data)
 
     def vjp(g: Array) -> tuple[Array, Array]:
@@ -46,7 +73,14 @@ def where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    """Join tensors along an axis that they have."""
+    """Join tensors along an axis that they have.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/autodiff`.
+    """
+    for other in tensors[1:]:
+        check_same_kind(tensors[0], other)
     arrays = [t.data for t in tensors]
     xp = array_module(arrays[0])
     ends, total = [], 0
