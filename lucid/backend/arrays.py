@@ -55,8 +55,8 @@ def to_numpy(x: Array) -> np.ndarray:
 def scatter_add(target: Array, index: Array, values: Array) -> None:
     """Do ``target[index] += values`` in place, adding repeated indices up.
 
-    Plain ``target[index] += values`` keeps one of several equal indices. On a
-    device the order of the additions varies, and with it the last bits.
+    Plain ``target[index] += values`` keeps one of several equal indices.
+    On a device the order of the additions varies, and with it the last bits.
 
     Parameters
     ----------
