@@ -1,3 +1,4 @@
+# Tangled from chapters/saving.ipynb; edit that, not this file.
 """A model with a configuration, that loads and saves as a folder."""
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from lucid.nn.module import Module
 
 
 class PretrainedConfig:
-    """What a model is built from, to and from a ``config.json``."""
+    """What a model is built from, to and from a ``config.json``.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/saving`.
+    """
 
     tie_word_embeddings: bool = True
 
@@ -49,6 +55,10 @@ class PretrainedModel(Module):
     base_model_prefix : str
         Attribute that holds the trunk in models with a head, such as
         ``"bert"``.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/saving`.
     """
 
     config_class: ClassVar[type[PretrainedConfig]]
@@ -63,6 +73,66 @@ class PretrainedModel(Module):
                 f"{type(config).__name__}"
             )
         self.config = config
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write config.json and model.safetensors.
+
+        The transformers library reads the folder, too.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Created if need be. Files of these names are replaced, each in
+            one step.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        architecture = type(self).__name__.replace("BERT", "Bert")
+        # where nothing is tied, a reader looks for every alias
+        tied = self.config.tie_word_embeddings
+        named = self.named_parameters() if tied else self._paths()
+        write_weights(folder, {name: p.numpy() for name, p in named})
+        write_config(
+            folder,
+            {**self.config.to_dict(), "architectures": [architecture]},
+        )
+
+    def _has_head(self) -> bool:
+        return hasattr(self, self.base_model_prefix)
+
+    def _is_head(self, name: str) -> bool:
+        """Whether a parameter of this model lies outside its trunk."""
+        prefix = f"{self.base_model_prefix}."
+        return self._has_head() and not name.startswith(prefix)
+
+    def _is_pooler(self, name: str) -> bool:
+        prefix = f"{self.base_model_prefix}."
+        return name.removeprefix(prefix).startswith("pooler.")
+
+    def _fit(
+        self, weights: Mapping[str, np.ndarray], ignore_mismatched: bool
+    ) -> dict[str, np.ndarray]:
+        """Choose and rename what this model takes from a checkpoint."""
+        prefix = f"{self.base_model_prefix}."
+        prefixed = any(name.startswith(prefix) for name in weights)
+        shapes = {name: p.shape for name, p in self._paths()}
+        has_pooler = any(self._is_pooler(name) for name in shapes)
+        state = {}
+        for name, values in weights.items():
+            in_trunk = name.startswith(prefix) or not prefixed
+            bare = name.removeprefix(prefix)
+            if in_trunk:
+                name = prefix + bare if self._has_head() else bare
+            elsewhere = not in_trunk or (
+                self._is_pooler(name) and not has_pooler
+            )
+            if name not in shapes and elsewhere:
+                continue  # a head or a pooler that this model does without
+            if ignore_mismatched and self._is_head(name):
+                if shapes.get(name) != values.shape:
+                    continue  # drawn anew, as the caller allows
+            state[name] = values
+        return state
 
     @classmethod
     def from_pretrained(
@@ -104,7 +174,11 @@ class PretrainedModel(Module):
         model = cls(config)
         state = model._fit(read_weights(folder), ignore_mismatched_sizes)
         missing, unexpected = model.load_state_dict(state, strict=False)
-        lost = [name for name in missing if not model._is_optional(name)]
+        lost = [
+            name
+            for name in missing
+            if not model._is_head(name) and not model._is_pooler(name)
+        ]
         if lost or unexpected:
             raise ValueError(
                 f"folder: the weights in {folder} do not fit its "
@@ -112,69 +186,8 @@ class PretrainedModel(Module):
             )
         if missing:
             warnings.warn(
-                f"not in {folder}, left as initialised: {', '.join(missing)}",
+                f"not in {folder}, left as initialised: "
+                f"{', '.join(missing)}",
                 stacklevel=2,
             )
         return model.eval()
-
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write config.json and model.safetensors, as transformers reads them.
-
-        Parameters
-        ----------
-        folder : str or Path
-            Created if need be. Files of these names are replaced, each in
-            one step.
-        """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        architecture = type(self).__name__.replace("BERT", "Bert")
-        # where nothing is tied, a reader looks for every alias
-        tied = self.config.tie_word_embeddings
-        named = self.named_parameters() if tied else self._paths()
-        write_weights(folder, {name: p.numpy() for name, p in named})
-        write_config(
-            folder,
-            {**self.config.to_dict(), "architectures": [architecture]},
-        )
-
-    def _has_head(self) -> bool:
-        return hasattr(self, self.base_model_prefix)
-
-    def _is_optional(self, name: str) -> bool:
-        """Whether a checkpoint may lack a parameter: a head or the pooler.
-
-        Masked-LM models are saved without a pooler.
-        """
-        prefix = f"{self.base_model_prefix}."
-        in_head = self._has_head() and not name.startswith(prefix)
-        return in_head or self._is_pooler(name)
-
-    def _is_pooler(self, name: str) -> bool:
-        prefix = f"{self.base_model_prefix}."
-        return name.removeprefix(prefix).startswith("pooler.")
-
-    def _fit(
-        self, weights: Mapping[str, np.ndarray], ignore_mismatched: bool
-    ) -> dict[str, np.ndarray]:
-        """Choose and rename what this model takes from a checkpoint."""
-        prefix = f"{self.base_model_prefix}."
-        prefixed = any(name.startswith(prefix) for name in weights)
-        shapes = {name: p.shape for name, p in self._paths()}
-        has_pooler = any(self._is_pooler(name) for name in shapes)
-        state = {}
-        for name, values in weights.items():
-            in_trunk = name.startswith(prefix) or not prefixed
-            bare = name.removeprefix(prefix)
-            if in_trunk:
-                name = prefix + bare if self._has_head() else bare
-            elsewhere = not in_trunk or (
-                self._is_pooler(name) and not has_pooler
-            )
-            if name not in shapes and elsewhere:
-                continue  # a head or a pooler that this model does without
-            if ignore_mismatched and not in_trunk:
-                if shapes.get(name) != values.shape:
-                    continue
-            state[name] = values
-        return state

@@ -1,3 +1,4 @@
+# Tangled from chapters/saving.ipynb; edit that, not this file.
 """Read and write the two files of a Hugging Face model folder."""
 
 from __future__ import annotations
@@ -16,6 +17,63 @@ CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 
 
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write beside ``path``, then take its place in one step."""
+    draft = path.with_name(f".{path.name}.draft")
+    try:
+        write(draft)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_config(folder: Path, values: Mapping[str, Any]) -> None:
+    """Write ``config.json``, whole or not at all.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/saving`.
+    """
+    text = json.dumps(values, indent=2, sort_keys=True) + "\n"
+    _replace(
+        folder / CONFIG_NAME,
+        lambda path: path.write_text(text, encoding="utf-8"),
+    )
+
+
+def write_weights(folder: Path, weights: Mapping[str, np.ndarray]) -> None:
+    """Write ``model.safetensors``, whole or not at all.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/saving`; the layout is equation (saving-bytes).
+    """
+    arrays = {k: np.ascontiguousarray(v) for k, v in weights.items()}
+    _replace(
+        folder / WEIGHTS_NAME,
+        lambda path: save_file(arrays, path, metadata={"format": "pt"}),
+    )
+
+
+def _todays_name(name: str) -> str:
+    for old, new in (("gamma", "weight"), ("beta", "bias")):
+        if name.endswith(f"LayerNorm.{old}"):
+            return name.removesuffix(old) + new
+    return name
+
+
+def _existing(folder: Path, name: str) -> Path:
+    path = folder / name
+    if path.is_file():
+        return path
+    if folder.is_dir():
+        found = sorted(p.name for p in folder.iterdir())
+        hint = f"the folder holds {', '.join(found) or 'nothing'}"
+    else:
+        hint = "there is no such folder"
+    raise FileNotFoundError(f"folder: {path} is missing; {hint}")
+
+
 def read_config(folder: Path) -> dict[str, Any]:
     """Read ``config.json``.
 
@@ -25,6 +83,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         If the folder has no such file.
     ValueError
         If the file is not a JSON object.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/saving`.
     """
     path = _existing(folder, CONFIG_NAME)
     try:
@@ -52,6 +114,11 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
     ValueError
         If the file is damaged, holds a dtype that NumPy lacks, or has a
         parameter under its old and its new name.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/saving`, equations (saving-bytes) and
+    (saving-size).
     """
     path = _existing(folder, WEIGHTS_NAME)
     try:
@@ -68,55 +135,3 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
         if new.split(".")[-1] != "position_ids":
             renamed[new] = values
     return renamed
-
-
-def _existing(folder: Path, name: str) -> Path:
-    path = folder / name
-    if not path.is_file():
-        found = (
-            sorted(p.name for p in folder.iterdir())
-            if folder.is_dir()
-            else None
-        )
-        hint = (
-            "there is no such folder"
-            if found is None
-            else f"the folder holds {', '.join(found) or 'nothing'}"
-        )
-        raise FileNotFoundError(f"folder: {path} is missing; {hint}")
-    return path
-
-
-def _todays_name(name: str) -> str:
-    for old, new in (("gamma", "weight"), ("beta", "bias")):
-        if name.endswith(f"LayerNorm.{old}"):
-            return name.removesuffix(old) + new
-    return name
-
-
-def write_config(folder: Path, values: Mapping[str, Any]) -> None:
-    """Write ``config.json``, whole or not at all."""
-    text = json.dumps(values, indent=2, sort_keys=True) + "\n"
-    _replace(
-        folder / CONFIG_NAME,
-        lambda path: path.write_text(text, encoding="utf-8"),
-    )
-
-
-def write_weights(folder: Path, weights: Mapping[str, np.ndarray]) -> None:
-    """Write ``model.safetensors``, whole or not at all."""
-    arrays = {k: np.ascontiguousarray(v) for k, v in weights.items()}
-    _replace(
-        folder / WEIGHTS_NAME,
-        lambda path: save_file(arrays, path, metadata={"format": "pt"}),
-    )
-
-
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write beside ``path``, then take its place in one step."""
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        write(draft)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
