@@ -18,7 +18,11 @@ import lucid
 import lucid.models.text.bert as bert
 
 DATA = Path(__file__).parent / "data"
-CASES = sorted(path.stem for path in DATA.glob("*.safetensors"))
+CASES = sorted(
+    path.stem
+    for path in DATA.glob("*.safetensors")
+    if path.with_suffix(".json").exists()
+)
 
 
 @dataclass(frozen=True)

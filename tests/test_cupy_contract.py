@@ -1,0 +1,192 @@
+"""The package keeps CuPy's rules: it runs on a strict stand-in for it.
+
+There is no GPU here. ``cupy_double`` refuses what CuPy refuses and counts
+every wait for the device. What this cannot show: speed, and CUDA itself.
+"""
+
+import copy
+import sys
+
+import numpy as np
+import pytest
+from cupy_double import CUPY, TRANSFERS, DeviceArray, install
+
+import lucid
+from lucid import backend, nn, ops
+from lucid.models.text import bert
+from lucid.nn import functional as F
+
+
+@pytest.fixture(autouse=True)
+def _on_the_double(monkeypatch):
+    install(monkeypatch)
+    lucid.set_backend("cupy")
+    TRANSFERS.clear()
+    yield
+    lucid.set_backend("numpy")
+
+
+def relative(got, want):
+    return np.abs(got - want).max() / max(np.abs(want).max(), 1e-30)
+
+
+# ---- the double is strict -------------------------------------------------------
+
+x = DeviceArray(np.array([1.0, 2.0, 3.0]))
+REFUSED = {
+    "a NumPy operand": lambda: x + np.ones(3),
+    "a NumPy operand on the left": lambda: np.ones(3) * x,
+    "implicit conversion": lambda: np.asarray(x),
+    "a NumPy function": lambda: np.exp(x),
+    "where=": lambda: CUPY.exp(x, where=x > 1),
+    "initial=": lambda: x.sum(initial=1.0),
+    "one-argument where": lambda: CUPY.where(x > 1),
+    "slice assignment of NumPy": lambda: x.__setitem__(0, np.ones(1)),
+    "a hash": lambda: hash(x),
+    "membership": lambda: 1.0 in x,
+    "use as an index": lambda: [1, 2][DeviceArray(np.array(0))],
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_the_double_refuses(what):
+    with pytest.raises((TypeError, ValueError)):
+        REFUSED[what]()
+
+
+def test_the_double_wraps_indices_and_counts_waits():
+    index = CUPY.asarray([3, -1])
+    assert x[index].tolist() == [1.0, 3.0]
+    view = x[0]
+    assert isinstance(view, DeviceArray) and view.shape == ()
+    TRANSFERS.clear()
+    float(x.sum()), x.get(), bool(x[0] > 0), x[x > 1]
+    assert TRANSFERS == ["float", "get", "bool", "boolean index"]
+
+
+# ---- the package runs on it -----------------------------------------------------
+
+
+def test_every_fixture_forward_and_backward(case):
+    model = case.model()
+    arguments = case.arguments()
+    out = model(**arguments)
+    for name, value in out.__dict__.items():
+        if isinstance(value, lucid.Tensor) and name in case.outputs:
+            assert isinstance(value.data, DeviceArray)
+            assert relative(value.numpy(), case.outputs[name]) < 1e-5
+    case.loss(out).backward()
+    for name, parameter in model.named_parameters():
+        if name not in case.gradients:
+            continue  # the word table, where embeddings are passed in
+        assert isinstance(parameter.grad.data, DeviceArray), name
+        error = relative(parameter.grad.numpy(), case.gradients[name])
+        tiny = np.abs(case.gradients[name]).max() < 1e-6
+        assert tiny or error < 1e-4, name
+
+
+def test_no_transfer_inside_forward_or_backward(load_case, monkeypatch):
+    """Ids, labels and mask are checked where they enter; nothing else waits."""
+    case = load_case("pretraining_tied_gelu")
+    model, arguments = case.model().train(), case.arguments()
+    TRANSFERS.clear()
+    loss = case.loss(model(**arguments))
+    # input ids, segments, positions, mask, labels, next-sentence labels
+    assert set(TRANSFERS) == {"get"} and len(TRANSFERS) <= 6
+    TRANSFERS.clear()
+    loss.backward()
+    assert TRANSFERS == []
+
+
+def test_a_seed_gives_the_same_model_on_both_backends(tiny):
+    lucid.manual_seed(3)
+    there = bert.BERTForPreTraining(tiny())
+    with lucid.use_backend("numpy"):
+        lucid.manual_seed(3)
+        here = bert.BERTForPreTraining(tiny())
+    for (name, a), b in zip(
+        there.named_parameters(), here.parameters(), strict=True
+    ):
+        np.testing.assert_array_equal(a.numpy(), b.numpy(), name)
+
+
+def test_moving_and_copying_keep_the_tie(tiny):
+    model = bert.BERTForPreTraining(tiny())
+    for moved in (copy.deepcopy(model), model.to("numpy"), model.to("cupy")):
+        table = moved.bert.embeddings.word_embeddings.weight
+        assert moved.cls.predictions.decoder.weight is table
+    assert {p.backend for p in model.parameters()} == {"cupy"}
+
+
+def test_saving_and_loading(tiny, tmp_path):
+    model = bert.BERTForPreTraining(tiny()).eval()
+    model.save_pretrained(tmp_path)
+    again = bert.BERTForPreTraining.from_pretrained(tmp_path)
+    ids = lucid.tensor([[1, 2, 3]])
+    np.testing.assert_array_equal(
+        again(ids)[0].numpy(), model(ids)[0].numpy()
+    )
+    model.resize_token_embeddings(60)
+    assert model(lucid.tensor([[59]])).prediction_logits.shape == (1, 1, 60)
+
+
+def test_a_model_and_an_input_on_different_backends(tiny):
+    model = bert.BERTModel(tiny())
+    with lucid.use_backend("numpy"):
+        embeds = lucid.tensor(np.ones((1, 3, 16), np.float32))
+    with pytest.raises(ValueError, match=r"numpy.*cupy|cupy.*numpy"):
+        model(inputs_embeds=embeds)
+
+
+def test_bad_ids_and_labels_are_refused(tiny):
+    model = bert.BERTForPreTraining(tiny())
+    with pytest.raises(ValueError, match="input_ids: 50"):
+        model(lucid.tensor([[50]]))
+    with pytest.raises(ValueError, match="input_ids: -1"):
+        model(lucid.tensor([[-1]]))
+    with pytest.raises(ValueError, match="labels: 50"):
+        model(lucid.tensor([[1]]), labels=lucid.tensor([[50]]))
+
+
+def test_every_operation(load_case):
+    rng = np.random.default_rng(0)
+    a, b = (
+        lucid.tensor(rng.uniform(0.5, 2.0, (3, 4)), requires_grad=True)
+        for _ in range(2)
+    )
+    heads = a.reshape(1, 1, 3, 4)
+    results = [
+        a + b, a - 1, 2 - a, a * b, a / b, 1 / a, a**2, -a, a @ b.mT,
+        a.T, a.sum(0), a.mean(), a.max(1), a.min(0, keepdims=True),
+        a[1:], a[[0, 0, 2]], a[lucid.tensor([1, 1])],
+        ops.exp(a), ops.log(a), ops.sqrt(a), ops.tanh(a),
+        ops.where(a > 1, a, b), ops.concatenate([a, b], 1),
+        F.softmax(a), F.log_softmax(a), F.relu(a), F.gelu(a), F.gelu_tanh(a),
+        F.dropout(a, 0.5), F.mse_loss(a, b),
+        F.cross_entropy(a, lucid.tensor([0, -100, 3]), b[0].detach()),
+        F.attention(heads, heads, heads, None, 0.3)[0],
+    ]  # fmt: skip
+    TRANSFERS.clear()
+    for result in results:
+        result.backward(lucid.tensor(np.ones(result.shape)))
+    assert TRANSFERS == []
+    assert isinstance(a.grad.data, DeviceArray)
+    assert "backend=cupy" in repr(a)
+    layer = nn.Linear(4, 2)
+    layer(a.detach().to(dtype="float32")).sum().backward()
+    assert layer.weight.grad.backend == "cupy"
+
+
+def test_the_names_we_use_are_in_the_real_wheel():
+    """Where CuPy is installed (it imports without a driver), it has them."""
+    sys.modules.pop("cupy", None)
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    if cupy is CUPY:
+        pytest.skip("CuPy is not installed")
+    missing = [n for n in vars(CUPY) if n[0] != "_" and not hasattr(cupy, n)]
+    assert not missing
+
+
+def test_the_switch_found_the_double():
+    assert lucid.get_backend() == "cupy"
+    assert backend.array_module(lucid.tensor(1.0).data) is CUPY
