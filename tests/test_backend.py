@@ -16,6 +16,7 @@ from lucid.backend import blocks, switch
 @pytest.fixture(autouse=True)
 def _numpy_again():
     yield
+    switch._load_cupy.cache_clear()
     lucid.set_backend("numpy")
 
 
@@ -49,6 +50,7 @@ def test_the_environment_variable_decides_at_first_use():
 
 
 def pretend_cupy(monkeypatch, **names):
+    switch._load_cupy.cache_clear()
     module = types.ModuleType("cupy")
     vars(module).update(names)
     monkeypatch.setitem(sys.modules, "cupy", module)

@@ -13,6 +13,7 @@ from cupy_double import CUPY, TRANSFERS, DeviceArray, install
 
 import lucid
 from lucid import backend, nn, ops
+from lucid.backend import switch
 from lucid.models.text import bert
 from lucid.nn import functional as F
 
@@ -20,9 +21,11 @@ from lucid.nn import functional as F
 @pytest.fixture(autouse=True)
 def _on_the_double(monkeypatch):
     install(monkeypatch)
+    switch._load_cupy.cache_clear()
     lucid.set_backend("cupy")
     TRANSFERS.clear()
     yield
+    switch._load_cupy.cache_clear()
     lucid.set_backend("numpy")
 
 

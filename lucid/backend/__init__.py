@@ -1,4 +1,7 @@
+# Tangled from chapters/how-to-read.ipynb; edit that, not this file.
 """Where arrays live: NumPy on the CPU or CuPy on a CUDA device."""
+
+from __future__ import annotations
 
 from lucid.backend.arrays import (
     Array,

@@ -12,7 +12,7 @@ import numpy as np
 
 from lucid.backend.arrays import Array, array_module
 
-_BLOCK_BYTES = 128 * 1024  # a few arrays of this size fit a core's L2 cache
+_BLOCK_BYTES = 256 * 1024  # a few arrays of this size fit a core's L2 cache
 
 
 def _core_count() -> int:

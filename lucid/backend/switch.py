@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ _INSTALL_CUPY = (
 )
 
 
+@functools.cache
 def _load_cupy() -> ModuleType:
     """Import CuPy and prove that it can run one kernel."""
     try:
