@@ -1,4 +1,11 @@
-"""BERT in plain NumPy or CuPy, forward and backward."""
+# Tangled from chapters/how-to-read.ipynb; edit that, not this file.
+"""BERT in plain NumPy or CuPy, forward and backward.
+
+The package is tangled from a book, which begins with
+:doc:`/chapters/how-to-read`.
+"""
+
+from __future__ import annotations
 
 from lucid.autograd import Tensor, no_grad, tensor
 from lucid.backend import get_backend, manual_seed, set_backend, use_backend
@@ -14,4 +21,6 @@ __all__ = [
     "tensor",
     "use_backend",
 ]
+
+
 __version__ = "0.1.0"

@@ -1,4 +1,7 @@
+# Tangled from chapters/how-to-read.ipynb; edit that, not this file.
 """What all models share: loading, saving, losses and outputs."""
+
+from __future__ import annotations
 
 from lucid.models.base import PretrainedModel
 from lucid.models.classification import SequenceClassificationModel

@@ -1,4 +1,7 @@
+# Tangled from chapters/how-to-read.ipynb; edit that, not this file.
 """Parameters, modules and the layers of BERT."""
+
+from __future__ import annotations
 
 from lucid.nn import functional, init
 from lucid.nn.dropout import Dropout

@@ -1,4 +1,7 @@
+# Tangled from chapters/how-to-read.ipynb; edit that, not this file.
 """The operations of neural networks as functions."""
+
+from __future__ import annotations
 
 from lucid.nn.activations import gelu, gelu_tanh, relu
 from lucid.nn.attention import attention

@@ -1,4 +1,7 @@
+# Tangled from chapters/how-to-read.ipynb; edit that, not this file.
 """BERT: configuration, trunk and the models with heads."""
+
+from __future__ import annotations
 
 from lucid.models.text.bert.classification import (
     BERTForSequenceClassification,
