@@ -106,7 +106,7 @@ def check_gradients(
         numeric = _numeric_gradient(function, inputs, x, weights, step)
         scale = max(1.0, float(np.abs(numeric).max(initial=0.0)))
         error = np.abs(derived - numeric) / scale
-        error[np.isnan(error)] = np.inf
+        error = np.where(np.isnan(error), np.inf, error)
         if error.max(initial=0.0) > tolerance:
             at = np.unravel_index(error.argmax(), error.shape)
             place = tuple(int(k) for k in at)
