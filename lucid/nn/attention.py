@@ -87,6 +87,7 @@ def attention(
     context : Tensor, shape (B, A, T, D)
     weights : Tensor, shape (B, A, T, T)
         The probabilities before dropout, to look at; no gradient passes.
+        Do not write into them: the way back reads the same memory.
 
     Raises
     ------
