@@ -13,7 +13,7 @@ from lucid.nn.module import Module
 
 
 class BERTSelfAttention(Module):
-    """A heads of attention over the same tokens, joined.
+    """Self-attention with A heads, joined.
 
     Parameters
     ----------
