@@ -331,11 +331,26 @@ def test_a_failed_forward_pass_leaves_the_model_usable(model):
         (dict(layer_norm_eps=0.0), r"layer_norm_eps.*0\.0"),
         (dict(initializer_range=-0.02), r"initializer_range.*-0\.02"),
         (dict(pad_token_id=50), r"pad_token_id.*\b50\b"),
+        (dict(hidden_dropout=None), r"hidden_dropout.*None"),
+        (dict(attention_dropout=None), r"attention_dropout.*None"),
+        (dict(classifier_dropout="0.1"), r"classifier_dropout.*'0\.1'"),
+        (dict(hidden_dropout=False), r"hidden_dropout.*False"),
+        (dict(pad_token_id=1.5), r"pad_token_id.*1\.5"),
+        (dict(layer_norm_eps="x"), r"layer_norm_eps.*'x'"),
+        (dict(initializer_range=None), r"initializer_range.*None"),
     ],
 )
 def test_a_bad_config(tiny, changes, message):
     with pytest.raises(ValueError, match=message):
         tiny(**changes)
+
+
+def test_a_config_takes_whole_numbers_and_none_where_it_may(tiny):
+    """0 is a dropout as good as 0.0; two fields may be left empty."""
+    config = tiny(hidden_dropout=0, attention_dropout=0, initializer_range=1)
+    assert config.hidden_dropout == config.attention_dropout == 0
+    config = tiny(classifier_dropout=None, pad_token_id=None)
+    assert config.classifier_dropout is config.pad_token_id is None
 
 
 def test_an_unknown_config_field(tiny):

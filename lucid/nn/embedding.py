@@ -12,8 +12,8 @@ from lucid.nn.module import Module, Parameter
 def check_ids(ids: Tensor, limit: int, name: str) -> None:
     """Raise unless ``ids`` are integers in ``0 .. limit - 1``.
 
-    A GPU wraps an index out of range without a word, and NumPy takes
-    negative ones from the end, so ids are checked where they enter. Ids
+    NumPy takes negative indices from the end, and CuPy wraps every index
+    out of range without a word, so ids are checked where they enter. Ids
     that lie on a device are copied to the host for it.
 
     Parameters
@@ -58,7 +58,7 @@ def embedding(
 
     Parameters
     ----------
-    ids : Tensor of integers, any shape S
+    ids : Tensor of integers, shape (...)
     weight : Tensor, shape (N, H)
     padding_idx : int, optional
         A row that receives no gradient from look-ups.
@@ -67,7 +67,7 @@ def embedding(
 
     Returns
     -------
-    Tensor, shape S + (H,)
+    Tensor, shape (..., H)
         Of the dtype of ``weight``.
 
     Raises
@@ -155,7 +155,7 @@ class Embedding(Module):
         self.name = name
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Look up ids of shape S; the result has shape S + (H,)."""
+        """Look up ids of shape (...); the result has shape (..., H)."""
         return embedding(ids, self.weight, self.padding_idx, self.name)
 
     def extra_repr(self) -> str:

@@ -22,12 +22,18 @@ _SIZES = (
 )
 
 
+def _integer(config: BERTConfig, name: str) -> int:
+    """Return a field; raise unless it is an integer, and not a bool."""
+    value = getattr(config, name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{name}: wanted an integer, got {value!r}")
+    return value
+
+
 def _check_sizes(config: BERTConfig) -> None:
     """Raise unless every size is an integer of at least 1 and they fit."""
     for name in _SIZES:
-        value = getattr(config, name)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ValueError(f"{name}: wanted an integer, got {value!r}")
+        value = _integer(config, name)
         if value < 1:
             raise ValueError(f"{name}: wanted at least 1, got {value}")
     if config.hidden_size % config.num_attention_heads:
@@ -37,6 +43,14 @@ def _check_sizes(config: BERTConfig) -> None:
         )
 
 
+def _number(config: BERTConfig, name: str) -> float:
+    """Return a field; raise unless it is a number, and not a bool."""
+    value = getattr(config, name)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ValueError(f"{name}: wanted a number, got {value!r}")
+    return value
+
+
 def _check_constants(config: BERTConfig) -> None:
     """Raise unless names are known and numbers are in their ranges."""
     if config.hidden_act not in ACTIVATIONS:
@@ -44,26 +58,26 @@ def _check_constants(config: BERTConfig) -> None:
             f"hidden_act: {config.hidden_act!r} is not one of "
             f"{', '.join(ACTIVATIONS)}"
         )
-    for name in (
-        "hidden_dropout",
-        "attention_dropout",
-        "classifier_dropout",
-    ):
-        value = getattr(config, name)
-        if value is not None and not 0.0 <= value < 1.0:
+    rates = ["hidden_dropout", "attention_dropout"]
+    if config.classifier_dropout is not None:
+        rates.append("classifier_dropout")
+    for name in rates:
+        value = _number(config, name)
+        if not 0.0 <= value < 1.0:
             raise ValueError(
                 f"{name}: a probability lies in [0, 1), got {value}"
             )
     for name in ("initializer_range", "layer_norm_eps"):
-        value = getattr(config, name)
+        value = _number(config, name)
         if not value > 0.0:
             raise ValueError(f"{name}: wanted more than 0, got {value}")
-    pad = config.pad_token_id
-    if pad is not None and not 0 <= pad < config.vocab_size:
-        raise ValueError(
-            f"pad_token_id: {pad} is out of range; the vocabulary has "
-            f"{config.vocab_size} entries"
-        )
+    if config.pad_token_id is not None:
+        pad = _integer(config, "pad_token_id")
+        if not 0 <= pad < config.vocab_size:
+            raise ValueError(
+                f"pad_token_id: {pad} is out of range; the vocabulary has "
+                f"{config.vocab_size} entries"
+            )
 
 
 _HF_NAMES = {
@@ -119,7 +133,8 @@ class BERTConfig(PretrainedConfig):
     Raises
     ------
     ValueError
-        If a field is out of range; the message names it.
+        If a field is of the wrong type or out of range; the message names
+        it.
 
     Notes
     -----

@@ -23,7 +23,8 @@ class BERTEmbeddings(Module):
     word_embeddings : Embedding, table of shape (V, H)
     position_embeddings : Embedding
         Table of shape (``max_position_embeddings``, H).
-    token_type_embeddings : Embedding, table of shape (2, H)
+    token_type_embeddings : Embedding
+        Table of shape (``type_vocab_size``, H).
     LayerNorm : LayerNorm
     dropout : Dropout
 
@@ -153,5 +154,8 @@ class BERTEmbeddings(Module):
 
 
 def _check_shape(ids: Tensor, shape: tuple[int, ...], name: str) -> None:
-    if ids.shape not in (shape, (1, shape[1])):
-        raise ValueError(f"{name}: expected shape {shape}, got {ids.shape}")
+    """Raise unless ``ids`` have shape (B, T) or (1, T)."""
+    allowed = sorted({shape, (1, shape[1])})
+    if ids.shape not in allowed:
+        wanted = " or ".join(map(str, allowed))
+        raise ValueError(f"{name}: expected shape {wanted}, got {ids.shape}")
