@@ -72,7 +72,7 @@ class BERTEncoder(Module):
     Notes
     -----
     Derived in :doc:`/chapters/encoder`, equation (encoder-stack-forward).
-    There is no LayerNorm after the last layer; the layer ends in one.
+    Each layer ends in a LayerNorm; no other one follows the last layer.
     """
 
     def __init__(self, config: BERTConfig) -> None:
