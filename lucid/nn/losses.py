@@ -113,6 +113,8 @@ def cross_entropy(
     ignore_index : int
         The label of rows that do not count.
     reduction : {"mean", "sum", "none"}
+        ``"none"`` gives the cost of each row times the weight of its class,
+        and 0 where the label is ``ignore_index``.
     name : str
         What an error message calls ``labels``.
 
@@ -159,8 +161,8 @@ def cross_entropy(
     if weight is not None:
         importance *= weight.data[y]
     if reduction == "mean":
-        share = importance.sum()
-        importance = importance / xp.where(share > 0, share, 1)
+        total = importance.sum()
+        importance = importance / xp.where(total > 0, total, 1)
     costs, log_total = _row_costs(z, y)
     losses = importance * xp.where(counts, costs, 0)
 
