@@ -70,15 +70,12 @@ class MaskedLMMixin(PretrainedModel):
             If ``vocab_size`` is less than 1 or leaves the padding row out.
         """
         config = replace(self.config, vocab_size=vocab_size)
-        for table in {
-            id(p): p
-            for p in (
-                self.get_input_embeddings(),
-                self.get_output_embeddings(),
-            )
-        }.values():
-            grow = (max(vocab_size - table.shape[0], 0), table.shape[1])
-            rows = truncated_normal(grow, config.initializer_range)
+        tables = [self.get_input_embeddings()]
+        if self.get_output_embeddings() is not tables[0]:
+            tables.append(self.get_output_embeddings())
+        for table in tables:
+            new = (max(vocab_size - table.shape[0], 0), table.shape[1])
+            rows = truncated_normal(new, config.initializer_range)
             _resize(table, vocab_size, rows)
         bias = self.cls.predictions.bias
         more = max(vocab_size - bias.shape[0], 0)
@@ -88,7 +85,10 @@ class MaskedLMMixin(PretrainedModel):
 
 
 def _resize(parameter: Parameter, length: int, more: Array) -> None:
-    """Cut the rows to ``length`` or append ``more``, in place."""
+    """New data for ``parameter``: its first ``length`` rows, then ``more``.
+
+    The `Parameter` object stays, so all its paths see the change.
+    """
     xp = array_module(parameter.data)
     with use_backend(parameter.backend):
         more = asarray(more, dtype=parameter.dtype)
