@@ -130,8 +130,8 @@ class LayerNorm(Module):
 
     Notes
     -----
-    Derived in :doc:`/chapters/layernorm`, equations (layernorm-forward)
-    and (layernorm-grad).
+    Derived in :doc:`/chapters/layernorm`, equations (layernorm-forward),
+    (layernorm-grad) and (layernorm-params-grad).
     """
 
     def __init__(self, size: int, eps: float = 1e-12) -> None:
