@@ -32,7 +32,8 @@ def next_sentence_loss(
     Raises
     ------
     TypeError, ValueError
-        If labels are not integers, not 0 or 1, or not one per pair.
+        If labels are not integers, not one per pair, or not 0 or 1. A label
+        -100 does not raise: its pair is left out.
 
     Notes
     -----
