@@ -298,6 +298,9 @@ def _make():
         _wrap(part) for part in np.split(x._array, ends, axis)
     ]
     cupy.where = _where
+    cupy.einsum = lambda subscripts, *operands: _wrap(  # it has no out=
+        np.einsum(subscripts, *(x._array for x in operands))
+    )
     cupy.random = types.SimpleNamespace(default_rng=_Generator)
     return cupy
 

@@ -3,14 +3,17 @@
 import multiprocessing
 import subprocess
 import sys
+import threading
+import time
 import types
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 import lucid
 from lucid import backend
-from lucid.backend import blocks, switch
+from lucid.backend import blocks, cores, switch
 
 
 @pytest.fixture(autouse=True)
@@ -157,14 +160,87 @@ def test_every_row_is_run_once_and_results_come_in_order():
     assert sum(n for _, n in parts) == 5000
 
 
+@pytest.fixture
+def two_blas_threads():
+    """Whatever the environment says: BLAS has two threads in this test."""
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        yield
+
+
+def blas_threads():
+    return {
+        pool["num_threads"]
+        for pool in threadpoolctl.threadpool_info()
+        if pool["user_api"] == "blas"
+    }
+
+
 def test_blocks_do_not_depend_on_the_number_of_cores(monkeypatch):
     x = np.ones((5000, 400))
     lengths = []
-    for cores in (1, 2, 7):
-        monkeypatch.setattr(blocks, "_core_count", lambda n=cores: n)
-        monkeypatch.setattr(blocks, "_pool", None)
+    for threads in (1, 2, 7):
+        monkeypatch.setattr(blocks, "thread_count", lambda n=threads: n)
         lengths.append(backend.run_rows(len, x))
     assert lengths[0] == lengths[1] == lengths[2]
+
+
+def test_two_threads_share_the_blocks(two_blas_threads):
+    meet = threading.Barrier(2, timeout=20)
+
+    def kernel(x):  # returns only if another block runs at the same time
+        meet.wait()
+        return threading.get_ident()
+
+    assert len(set(backend.run_rows(kernel, np.ones((4, 2)), block=2))) == 2
+
+
+def test_blas_has_one_thread_meanwhile_and_its_own_afterwards(
+    two_blas_threads,
+):
+    x = np.ones((5000, 400))
+    assert set(backend.run_rows(lambda x: max(blas_threads()), x)) == {1}
+    assert blas_threads() == {2}
+    with pytest.raises(ZeroDivisionError):
+        backend.run_rows(lambda x: 1 // 0, x)
+    assert blas_threads() == {2}
+
+
+def test_calls_that_overlap_give_blas_its_threads_back(two_blas_threads):
+    with cores.pool_of_threads():
+        with cores.pool_of_threads():
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
+        assert cores.thread_count() == 2
+    assert blas_threads() == {2}
+
+
+def test_nobody_writes_any_more_when_an_error_arrives(two_blas_threads):
+    x = np.zeros((64, 1))
+
+    def kernel(x):
+        if threading.current_thread() is threading.main_thread():
+            raise ZeroDivisionError("in the caller's block")
+        time.sleep(0.01)
+        x += 1
+
+    with pytest.raises(ZeroDivisionError):
+        backend.run_rows(kernel, x, block=8)
+    then = x.copy()
+    time.sleep(0.1)
+    np.testing.assert_array_equal(x, then)
+
+
+def test_arrays_with_different_first_axes():
+    with pytest.raises(ValueError, match=r"\[3, 2\]"):
+        backend.run_rows(len, np.ones((3, 1)), np.ones((2, 1)))
+
+
+@pytest.mark.parametrize("rows", [1, 63, 65, 200, 1001])
+def test_a_shared_product_is_the_product(two_blas_threads, rows):
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((rows, 30)), rng.standard_normal((30, 7))
+    np.testing.assert_allclose(backend.matmul_rows(a, b), a @ b, 0, 1e-12)
+    np.testing.assert_allclose(backend.matmul_rows(b.T, a.T), (a @ b).T)
 
 
 def test_an_error_in_a_block_is_raised():
@@ -192,6 +268,23 @@ def test_a_forked_child_can_run_rows():
     )
     child.start()
     child.join(30)
+    assert child.exitcode == 0
+
+
+def _share_and_ask():
+    backend.run_rows(len, np.ones((5000, 400)))
+    assert blas_threads() == {2}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_child_forked_in_the_middle_has_blas_threads(two_blas_threads):
+    with cores.pool_of_threads():
+        child = multiprocessing.get_context("fork").Process(
+            target=_share_and_ask
+        )
+        child.start()
+        child.join(30)
     assert child.exitcode == 0
 
 

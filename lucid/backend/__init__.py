@@ -10,7 +10,7 @@ from lucid.backend.arrays import (
     scatter_add,
     to_numpy,
 )
-from lucid.backend.blocks import run_rows
+from lucid.backend.blocks import matmul_rows, run_rows
 from lucid.backend.random import device_rng, host_rng, manual_seed
 from lucid.backend.special import erf
 from lucid.backend.switch import (
@@ -30,6 +30,7 @@ __all__ = [
     "get_backend",
     "host_rng",
     "manual_seed",
+    "matmul_rows",
     "run_rows",
     "scatter_add",
     "set_backend",

@@ -1,54 +1,28 @@
 # Tangled from chapters/arrays.ipynb; edit that, not this file.
-"""Run a row-wise formula block by block, in cache and on every core."""
+"""Share the rows of a computation among the cores, block by block."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
 from typing import Any
 
 import numpy as np
 
 from lucid.backend.arrays import Array, array_module
+from lucid.backend.cores import pool_of_threads, thread_count
 
-_BLOCK_BYTES = 256 * 1024  # a few arrays of this size fit a core's L2 cache
-
-
-def _core_count() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+_BLOCK_BYTES = 384 * 1024  # a few arrays of this size fit a core's L2 cache
 
 
-_pool: ThreadPoolExecutor | None = None
-
-
-def _get_pool() -> ThreadPoolExecutor:
-    global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(_core_count(), "lucid-rows")
-    return _pool
-
-
-def _forget_pool() -> None:
-    """A forked child has none of its parent's threads."""
-    global _pool
-    _pool = None
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)
-
-
-def run_rows(kernel: Callable[..., Any], *arrays: Array) -> list[Any]:
+def run_rows(
+    kernel: Callable[..., Any], *arrays: Array, block: int | None = None
+) -> list[Any]:
     """Call ``kernel`` on matching blocks of rows of ``arrays``.
 
     The kernel works on whole rows and writes its results into one or more of
-    the arrays it is given. On NumPy the rows are cut into blocks that fit in
-    cache, which all cores share; on CuPy it is called once, with everything.
-    The cut depends on the shapes alone, so the same input gives the same
-    bits.
+    the arrays it is given. On NumPy the rows are cut into blocks, which all
+    cores share; on CuPy it is called once, with everything.
 
     Parameters
     ----------
@@ -56,11 +30,19 @@ def run_rows(kernel: Callable[..., Any], *arrays: Array) -> list[Any]:
         Called as ``kernel(*blocks)``, by several threads at once; must not
         look beyond its rows, nor call `run_rows` itself.
     *arrays : arrays with the same first axis
+    block : int, optional
+        Rows in a block. By default as many as fit in cache: that depends on
+        shapes and dtypes alone, so the same input gives the same bits.
 
     Returns
     -------
     list
         What the kernel returned for each block, in the order of the rows.
+
+    Raises
+    ------
+    ValueError
+        If the first axes differ.
 
     Notes
     -----
@@ -77,21 +59,59 @@ def run_rows(kernel: Callable[..., Any], *arrays: Array) -> list[Any]:
     >>> sums.tolist()
     [[3.0], [7.0]]
     """
-    rows = len(arrays[0])
-    row_bytes = max(max(a.nbytes for a in arrays) // max(rows, 1), 1)
-    block = max(_BLOCK_BYTES // row_bytes, 1)
+    lengths = [len(a) for a in arrays]
+    rows = lengths[0]
+    if lengths != [rows] * len(arrays):
+        raise ValueError(f"arrays: first axes of different length {lengths}")
+    if block is None:
+        row_bytes = max(a.nbytes for a in arrays) // max(rows, 1)
+        block = max(_BLOCK_BYTES // max(row_bytes, 1), 1)
     if array_module(arrays[0]) is not np or rows <= block:
         return [kernel(*arrays)]
     spans = [slice(start, start + block) for start in range(0, rows, block)]
-    workers = min(_core_count(), len(spans))
+    workers = min(thread_count(), len(spans))
     results: list[Any] = [None] * len(spans)
 
     def work(first: int) -> None:
         for i in range(first, len(spans), workers):
             results[i] = kernel(*(a[spans[i]] for a in arrays))
 
-    futures = [_get_pool().submit(work, k) for k in range(1, workers)]
-    work(0)
+    with pool_of_threads() as pool:
+        futures = [pool.submit(work, k) for k in range(1, workers)]
+        try:
+            work(0)
+        finally:
+            wait(futures)
     for future in futures:
         future.result()
     return results
+
+
+_FEW_ROWS = 64  # a product of fewer is not worth sharing
+
+
+def matmul_rows(a: Array, b: Array) -> Array:
+    """Matrix product, the rows of ``a`` shared out among the threads.
+
+    Parameters
+    ----------
+    a : array, shape (M, K)
+    b : array, shape (K, N)
+
+    Returns
+    -------
+    array, shape (M, N)
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/arrays`.
+    """
+    xp = array_module(a)
+    product = xp.empty((len(a), b.shape[1]), dtype=a.dtype)
+    run_rows(
+        lambda a, product: xp.matmul(a, b, out=product),
+        a,
+        product,
+        block=max(-(-len(a) // thread_count()), _FEW_ROWS),
+    )
+    return product

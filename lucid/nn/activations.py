@@ -68,7 +68,10 @@ def gelu(x: Tensor) -> Tensor:
     xp = array_module(x.data)
 
     def probability(x: Array) -> Array:
-        return 0.5 * (1.0 + erf(x * _SQRT_HALF))
+        p = erf(x * _SQRT_HALF)
+        p += 1.0
+        p *= 0.5
+        return p
 
     def slope(x: Array) -> Array:
         return probability(x) + x * _DENSITY_AT_0 * xp.exp(-0.5 * x * x)

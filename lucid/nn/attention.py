@@ -113,31 +113,49 @@ def attention(
     # in memory the heads of a token lie side by side, ready to be joined
     context = xp.empty((batch, tokens, heads, width), dtype=q.dtype)
     context = context.transpose(0, 2, 1, 3)
-    optional = []
+    inputs = [q, k, v, weights, context]
+    dropped = [] if kept is None else [kept]
+    masks = []
     if mask is not None:
-        optional = [xp.broadcast_to(mask.data, (batch, *mask.shape[1:]))]
+        masks = [xp.broadcast_to(mask.data, (batch, *mask.shape[1:]))]
 
-    def match(q: Array, k: Array, weights: Array, *mask: Array) -> None:
-        xp.matmul(q * scale, k.swapaxes(-1, -2), out=weights)
-        for visible in mask:
-            weights[...] = xp.where(visible, weights, -math.inf)
-        masked_softmax_rows(weights)
+    def attend(
+        q: Array, k: Array, v: Array, p: Array, y: Array, *rest: Array
+    ) -> None:
+        xp.matmul(q * scale, k.swapaxes(-1, -2), out=p)
+        if masks:
+            p[...] = xp.where(rest[0], p, -math.inf)
+        masked_softmax_rows(p)
+        xp.matmul(p * rest[-1] if dropped else p, v, out=y)
 
-    def mix(used: Array, v: Array, context: Array) -> None:
-        xp.matmul(used, v, out=context)
+    def attend_grad(
+        q: Array,
+        k: Array,
+        v: Array,
+        p: Array,
+        y: Array,
+        g: Array,
+        dq: Array,
+        dk: Array,
+        dv: Array,
+        *kept: Array,
+    ) -> None:
+        """Equation (attention-grad)."""
+        ds = g @ v.swapaxes(-1, -2)
+        if dropped:
+            ds *= kept[0]
+        ds -= (g * y).sum(-1, keepdims=True)
+        ds *= p
+        ds *= scale
+        used = p * kept[0] if dropped else p
+        xp.matmul(ds, k, out=dq)
+        xp.matmul(ds.swapaxes(-1, -2), q, out=dk)
+        xp.matmul(used.swapaxes(-1, -2), g, out=dv)
 
-    run_rows(match, q, k, weights, *optional)
-    used = weights if kept is None else weights * kept
-    run_rows(mix, used, v, context)
+    def vjp(g: Array) -> tuple[Array, ...]:
+        outputs = tuple(xp.empty_like(a) for a in (q, k, v))
+        run_rows(attend_grad, *inputs, g, *outputs, *dropped)
+        return outputs
 
-    def vjp(g: Array) -> tuple[Array, Array, Array]:
-        dscores = g @ v.swapaxes(-1, -2)
-        if kept is not None:
-            dscores *= kept
-        dscores -= (g * context).sum(-1, keepdims=True)
-        dscores *= weights
-        dscores *= scale
-        dvalue = used.swapaxes(-1, -2) @ g
-        return dscores @ k, dscores.swapaxes(-1, -2) @ q, dvalue
-
+    run_rows(attend, *inputs, *masks, *dropped)
     return record(context, (query, key, value), vjp), Tensor(weights)

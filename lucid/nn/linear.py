@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from lucid.autograd import Tensor, record
-from lucid.backend import Array, run_rows
+from lucid.backend import Array, matmul_rows, run_rows
 from lucid.nn.init import truncated_normal, zeros
 from lucid.nn.module import Module, Parameter
 
@@ -67,14 +67,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     _check_fit(x, weight, bias)
     rows = x.data.reshape(-1, x.shape[-1])
-    y = rows @ weight.data.T
+    y = matmul_rows(rows, weight.data.T)
     if bias is not None:
         run_rows(lambda block: _add_bias_rows(block, bias.data), y)
 
     def vjp(g: Array) -> tuple[Array, ...]:  # (modules-linear-grad)
         g = g.reshape(y.shape)
-        dx = (g @ weight.data).reshape(x.shape)
-        dweight = g.T @ rows
+        dx = matmul_rows(g, weight.data).reshape(x.shape)
+        dweight = matmul_rows(g.T, rows)
         return (dx, dweight) if bias is None else (dx, dweight, g.sum(0))
 
     parents = (x, weight) if bias is None else (x, weight, bias)
