@@ -353,6 +353,19 @@ def test_a_config_takes_whole_numbers_and_none_where_it_may(tiny):
     assert config.classifier_dropout is config.pad_token_id is None
 
 
+def test_numpy_numbers_in_a_config_leave_the_model_float32(tiny):
+    """np.float64 is a float: the config takes it, nothing is promoted."""
+    names = ("hidden_dropout", "attention_dropout", "classifier_dropout")
+    rates = dict.fromkeys(names, np.float64(0.1))
+    constants = dict(layer_norm_eps=np.float64(1e-12))
+    config = tiny(**rates, **constants, initializer_range=np.float64(0.02))
+    model = bert.BERTForSequenceClassification(config).train()
+    out = model(t([[1, 2, 3]]), labels=t([1]))
+    assert out.logits.dtype == out.loss.dtype == np.float32
+    out.loss.backward()
+    assert all(p.grad.dtype == np.float32 for p in model.parameters())
+
+
 def test_an_unknown_config_field(tiny):
     with pytest.raises(TypeError, match="hidden_dropout_prob"):
         tiny(hidden_dropout_prob=0.1)

@@ -141,6 +141,15 @@ def test_a_model_and_an_input_on_different_backends(tiny):
         model(inputs_embeds=embeds)
 
 
+def test_linear_names_what_lies_elsewhere():
+    x, weight = lucid.tensor(np.ones((2, 3))), lucid.tensor(np.ones((4, 3)))
+    bias = lucid.tensor(np.ones(4)).to("numpy")
+    with pytest.raises(ValueError, match="^bias: lies on numpy.*on cupy"):
+        F.linear(x, weight, bias)
+    with pytest.raises(ValueError, match="^x: lies on numpy"):
+        F.linear(x.to("numpy"), weight)
+
+
 def test_bad_ids_and_labels_are_refused(tiny):
     model = bert.BERTForPreTraining(tiny())
     with pytest.raises(ValueError, match="input_ids: 50"):

@@ -9,6 +9,7 @@ import lucid
 from lucid import nn
 from lucid.nn import functional as F
 from lucid.nn import init
+from lucid.nn.dropout import dropout_mask
 
 
 class Block(nn.Module):
@@ -130,6 +131,24 @@ def test_a_bad_state_changes_nothing(fault):
         np.testing.assert_array_equal(parameter.numpy(), before[name])
 
 
+def test_a_read_only_parameter_is_noticed_before_the_first_write():
+    block = Block()
+    block.scale.data = np.broadcast_to(np.float32(1), 4)
+    before = block.first.weight.numpy().copy()
+    state = {k: v.numpy() + 1 for k, v in block.state_dict().items()}
+    with pytest.raises(ValueError, match="scale.*read-only"):
+        block.load_state_dict(state)
+    np.testing.assert_array_equal(block.first.weight.numpy(), before)
+
+
+def test_aliases_that_are_nan_in_the_same_places_agree():
+    block = Block()
+    state = {k: v.numpy() for k, v in block.state_dict().items()}
+    spoilt = np.array([1, np.nan, 2, 3], np.float32)
+    block.load_state_dict({**state, "scale": spoilt, "again": spoilt.copy()})
+    np.testing.assert_array_equal(block.scale.numpy(), spoilt)
+
+
 def test_loading_what_fits():
     block = Block()
     missing, unexpected = block.load_state_dict(
@@ -159,6 +178,14 @@ def test_to_keeps_the_parameter_objects():
     assert all(p.dtype == np.float64 for p in block.parameters())
 
 
+@pytest.mark.parametrize("dtype", ["int32", bool])
+def test_parameters_stay_floating_point(dtype):
+    block = Block()
+    with pytest.raises(TypeError, match=r"dtype: .*floating point.*got"):
+        block.to(dtype=dtype)
+    assert all(p.dtype == np.float32 for p in block.parameters())
+
+
 def test_zero_grad():
     block = Block().eval()
     block(lucid.tensor(np.ones((2, 3), np.float32))).sum().backward()
@@ -180,6 +207,23 @@ def test_linear_without_bias():
     )
     with pytest.raises(ValueError, match="x: the last axis is 4.*3"):
         layer(lucid.tensor(np.ones((1, 4), np.float32)))
+
+
+def test_linear_names_what_does_not_go_with_the_weight():
+    """A bias of float64 passed once, and its gradient came back float32."""
+    x, b = np.ones((5, 3), np.float32), np.ones(2, np.float32)
+    weight = lucid.tensor(np.ones((2, 3), np.float32))
+    for name, arrays in (
+        ("x", (x.astype("f8"), b)),
+        ("bias", (x, b.astype("f8"))),
+    ):
+        x_, bias = map(lucid.tensor, arrays)
+        with pytest.raises(
+            TypeError, match=f"^{name}: float64 .* weight of float32"
+        ):
+            F.linear(x_, weight, bias)
+    with pytest.raises(ValueError, match=r"^weight: .*\(3,\)"):
+        F.linear(lucid.tensor(x), lucid.tensor(x[0]))
 
 
 def test_initial_values():
@@ -217,6 +261,16 @@ def test_dropout_probability(p):
         nn.Dropout(p)
     with pytest.raises(ValueError, match=r"p: .*\[0, 1\)"):
         F.dropout(lucid.tensor([1.0]), p)
+
+
+def test_a_numpy_probability_does_not_change_the_dtype():
+    """np.float64 is a float, and would promote a float32 array."""
+    p = np.float64(0.1)
+    x = lucid.tensor(np.ones((2, 3), np.float32))
+    assert F.dropout(x, p).dtype == nn.Dropout(p)(x).dtype == np.float32
+    assert dropout_mask(x.data, p).dtype == np.float32
+    q = lucid.tensor(np.ones((1, 1, 2, 3), np.float32))
+    assert F.attention(q, q, q, dropout=p)[0].dtype == np.float32
 
 
 def test_dropout_rests_outside_training():

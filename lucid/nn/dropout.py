@@ -19,11 +19,11 @@ def dropout_mask(like: Array, p: float) -> Array:
     """
     xp = array_module(like)
     drawn = device_rng(xp).random(like.shape, dtype=np.float32)
-    return (drawn >= p).astype(like.dtype) * (1.0 / (1.0 - p))
+    return (drawn >= p).astype(like.dtype) * (1.0 / (1.0 - float(p)))
 
 
 def check_probability(p: float) -> float:
-    """Return ``p`` if it can be a dropout probability, else raise.
+    """Return ``p`` as a float if it can be a probability, else raise.
 
     Notes
     -----
@@ -31,7 +31,7 @@ def check_probability(p: float) -> float:
     """
     if not 0.0 <= p < 1.0:
         raise ValueError(f"p: a dropout probability lies in [0, 1), got {p}")
-    return p
+    return float(p)
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:

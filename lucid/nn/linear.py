@@ -10,7 +10,9 @@ from lucid.nn.module import Module, Parameter
 
 
 def _check_fit(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-    """Raise unless the shapes fit and the dtypes are the same."""
+    """Raise unless shapes, backends and dtypes fit together."""
+    if weight.ndim != 2:
+        raise ValueError(f"weight: wanted two axes, got {weight.shape}")
     out_features, in_features = weight.shape
     length = x.shape[-1] if x.ndim else 0
     if length != in_features:
@@ -18,15 +20,23 @@ def _check_fit(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
             f"x: the last axis is {length} long, the weight "
             f"{weight.shape} wants {in_features}"
         )
-    if x.dtype != weight.dtype:
-        raise TypeError(
-            f"x: {x.dtype} does not go with a weight of {weight.dtype}; "
-            f"convert one of them with .to(dtype=...)"
-        )
     if bias is not None and bias.shape != (out_features,):
         raise ValueError(
             f"bias: expected shape {(out_features,)}, got {bias.shape}"
         )
+    for name, other in (("x", x), ("bias", bias)):
+        if other is None:
+            continue
+        if other.backend != weight.backend:
+            raise ValueError(
+                f"{name}: lies on {other.backend}, the weight on "
+                f"{weight.backend}; move one of them with .to(backend)"
+            )
+        if other.dtype != weight.dtype:
+            raise TypeError(
+                f"{name}: {other.dtype} does not go with a weight of "
+                f"{weight.dtype}; convert one of them with .to(dtype=...)"
+            )
 
 
 def _add_bias_rows(y: Array, bias: Array) -> None:
@@ -49,15 +59,16 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     Raises
     ------
     ValueError
-        If the last axis of ``x`` is not ``in_features`` long, or the bias
-        not ``out_features``.
+        If the last axis of ``x`` is not ``in_features`` long, the bias not
+        ``out_features``, or they do not all lie on one backend.
     TypeError
-        If ``x`` and ``weight`` are of different dtypes.
+        If they are not all of one dtype: nothing is promoted silently.
 
     Notes
     -----
     Derived in :doc:`/chapters/modules`, equations (modules-linear-forward)
-    and (modules-linear-grad).
+    and (modules-linear-grad). The way back reads the weight again: change
+    it after ``backward``, not before.
 
     Examples
     --------

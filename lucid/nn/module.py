@@ -65,7 +65,7 @@ class Module:
                 yield name, value
 
     def modules(self) -> Iterator[Module]:
-        """Yield this module and every module inside it."""
+        """Yield this module and all inside it; a shared one twice."""
         yield self
         for _, child in self.children():
             yield from child.modules()
@@ -110,7 +110,16 @@ class Module:
 
         The `Parameter` objects stay the same, so ties hold. Gradients are
         forgotten.
+
+        Raises
+        ------
+        TypeError
+            If ``dtype`` is not floating point.
         """
+        if dtype is not None and np.dtype(dtype).kind != "f":
+            raise TypeError(
+                f"dtype: parameters are floating point, got {np.dtype(dtype)}"
+            )
         for parameter in self.parameters():
             parameter.data = parameter.detach().to(backend, dtype).data
             parameter.grad = None
@@ -139,8 +148,9 @@ class Module:
         Raises
         ------
         ValueError
-            If a shape differs, two aliases disagree, or (strict) names are
-            missing or unexpected. Nothing has been copied then.
+            If a shape differs, two aliases disagree, a parameter is
+            read-only, or (strict) names are missing or unexpected. Nothing
+            has been copied then.
         """
         found = self._find(state)
         named = list(self.named_parameters())
@@ -168,7 +178,7 @@ class Module:
             values = _checked_values(name, state[name], parameter)
             if id(parameter) in found:
                 other, others = found[id(parameter)]
-                if not np.array_equal(values, others):
+                if not np.array_equal(values, others, equal_nan=True):
                     raise ValueError(
                         f"state: {name} and {other} are one parameter here, "
                         f"but their values differ"
@@ -203,6 +213,9 @@ def _checked_values(name: str, values: Any, parameter: Tensor) -> np.ndarray:
         raise ValueError(
             f"state: {name} is {array.dtype}, the model wants floating point"
         )
+    target = parameter.data  # on CuPy no array is read-only
+    if isinstance(target, np.ndarray) and not target.flags.writeable:
+        raise ValueError(f"state: {name} is read-only in the model")
     return array.astype(parameter.dtype, copy=False)
 
 
