@@ -118,7 +118,7 @@ class Module:
         """
         if dtype is not None and np.dtype(dtype).kind != "f":
             raise TypeError(
-                f"dtype: parameters are floating point, got {np.dtype(dtype)}"
+                f"dtype: wanted floating point, got {np.dtype(dtype)}"
             )
         for parameter in self.parameters():
             parameter.data = parameter.detach().to(backend, dtype).data
