@@ -28,6 +28,17 @@ def test_numpy_is_where_we_start():
     assert backend.active_module() is np
     assert backend.array_module(np.ones(1)) is np
     assert backend.array_module(np.float32(1)) is np
+    assert backend.array_module(np.ones(1).view(MyArray)) is np
+
+
+class MyArray(np.ndarray):
+    pass
+
+
+def test_the_top_of_the_package_opens_its_layers():
+    code = "import lucid; lucid.nn.Linear; lucid.nn.functional.gelu"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True)
+    assert run.returncode == 0, run.stderr
 
 
 def test_an_unknown_backend_is_named():
@@ -102,6 +113,24 @@ def test_use_backend_returns_to_the_one_before(monkeypatch):
     assert lucid.get_backend() == "numpy"
 
 
+def test_a_block_that_uses_a_backend_leaves_other_threads_alone(monkeypatch):
+    cupy = pretend_cupy(
+        monkeypatch, is_available=lambda: True, arange=np.arange
+    )
+    seen = []
+    with lucid.use_backend("cupy"):
+        worker = threading.Thread(
+            target=lambda: seen.append(lucid.get_backend())
+        )
+        worker.start()
+        worker.join()
+    assert seen == ["numpy"]
+    with lucid.use_backend("numpy"):
+        lucid.set_backend("cupy")  # for afterwards, and for other threads
+        assert lucid.get_backend() == "numpy"
+    assert backend.active_module() is cupy
+
+
 def test_scatter_add_adds_repeated_rows_up():
     target = np.zeros((3, 2))
     backend.scatter_add(target, np.array([2, 0, 2]), np.ones((3, 2)))
@@ -110,12 +139,31 @@ def test_scatter_add_adds_repeated_rows_up():
 
 def test_to_numpy_and_asarray():
     class OnDevice:
+        __module__ = "cupy"
+
         def get(self):
             return np.arange(3)
 
     assert backend.to_numpy(OnDevice()).tolist() == [0, 1, 2]
     assert backend.asarray(OnDevice()).tolist() == [0, 1, 2]
     assert backend.asarray([1, 2], np.float32).dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    "thing", [{"a": 1}, None, "cat", object(), [None], lucid]
+)
+def test_what_is_no_array_is_named(thing):
+    kind = type(thing).__name__
+    with pytest.raises(TypeError, match=f"x: wanted .* {kind}"):
+        backend.array_module(thing)
+    with pytest.raises(TypeError, match=f"x: wanted .* {kind}"):
+        backend.asarray(thing)
+
+
+def test_a_tensor_is_no_array():
+    for function in (backend.array_module, backend.asarray):
+        with pytest.raises(TypeError, match="x: wanted .* Tensor"):
+            function(lucid.tensor([1.0, 2.0]))
 
 
 @pytest.mark.parametrize(
@@ -140,6 +188,8 @@ def test_the_streams_are_of_numpy_and_begin_anew():
     lucid.manual_seed(11)
     np.testing.assert_array_equal(host, backend.host_rng().random(3))
     np.testing.assert_array_equal(device, backend.device_rng(np).random(3))
+    start = backend.device_rng(np).bit_generator.seed_seq
+    assert (start.entropy, start.spawn_key) == (11, (0,))  # all of its bits
 
 
 # ---- blocks -----------------------------------------------------------------------

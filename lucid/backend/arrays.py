@@ -14,8 +14,17 @@ from lucid.backend.switch import active_module
 Array = Any  # a numpy.ndarray or a cupy.ndarray
 
 
+def _is_cupy(x: Any) -> bool:
+    return type(x).__module__.partition(".")[0] == "cupy"
+
+
 def array_module(x: Array) -> ModuleType:
     """Return the module whose array ``x`` is: ``numpy`` or ``cupy``.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is no array.
 
     Notes
     -----
@@ -26,19 +35,34 @@ def array_module(x: Array) -> ModuleType:
     >>> array_module(np.ones(3)).__name__
     'numpy'
     """
-    return sys.modules[type(x).__module__.partition(".")[0]]
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np
+    if _is_cupy(x):
+        return sys.modules["cupy"]
+    raise TypeError(
+        f"x: wanted an array of NumPy or CuPy, got {type(x).__name__}"
+    )
 
 
 def asarray(x: Any, dtype: Any = None) -> Array:
     """Turn ``x`` into an array of the active backend, moving it if need be.
+
+    Raises
+    ------
+    TypeError
+        If ``x`` is neither an array nor made of numbers.
 
     Notes
     -----
     Explained in :doc:`/chapters/arrays`.
     """
     xp = active_module()
-    if xp is np and hasattr(x, "get"):
-        x = x.get()
+    if _is_cupy(x):
+        x = x.get() if xp is np else x
+    elif not isinstance(x, np.ndarray):
+        kind, x = type(x).__name__, np.asarray(x)
+        if x.dtype.kind in "OSU":
+            raise TypeError(f"x: wanted an array or numbers, got {kind}")
     return xp.asarray(x, dtype=dtype)
 
 
@@ -49,7 +73,7 @@ def to_numpy(x: Array) -> np.ndarray:
     -----
     Explained in :doc:`/chapters/arrays`.
     """
-    return x.get() if hasattr(x, "get") else np.asarray(x)
+    return x.get() if _is_cupy(x) else np.asarray(x)
 
 
 def scatter_add(target: Array, index: Array, values: Array) -> None:
@@ -60,9 +84,11 @@ def scatter_add(target: Array, index: Array, values: Array) -> None:
 
     Parameters
     ----------
-    target : array, shape (N, ...)
-    index : integer array, any shape S
-    values : array, shape S + target.shape[1:]
+    target : array
+    index : what ``target[index]`` takes
+        For a table, an array of row numbers.
+    values : array or number
+        Of the shape of ``target[index]``, or broadcast to it.
 
     Notes
     -----

@@ -50,6 +50,5 @@ def device_rng(xp: ModuleType) -> Any:
     """
     if xp.__name__ not in _device:
         (child,) = np.random.SeedSequence(_seed).spawn(1)
-        start = int(child.generate_state(1)[0])
-        _device[xp.__name__] = xp.random.default_rng(start)
+        _device[xp.__name__] = xp.random.default_rng(child)
     return _device[xp.__name__]

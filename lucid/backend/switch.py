@@ -8,6 +8,7 @@ import importlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import ModuleType
 
 import numpy as np
@@ -53,7 +54,8 @@ def _load(name: str) -> ModuleType:
     return np if name == "numpy" else _load_cupy()
 
 
-_active: ModuleType | None = None
+_default: ModuleType | None = None  # of the whole process
+_chosen: ContextVar[ModuleType | None] = ContextVar("backend", default=None)
 
 
 def active_module() -> ModuleType:
@@ -65,10 +67,13 @@ def active_module() -> ModuleType:
     -----
     Explained in :doc:`/chapters/arrays`.
     """
-    global _active
-    if _active is None:
-        _active = _load(os.environ.get("LUCID_BACKEND", "numpy"))
-    return _active
+    global _default
+    chosen = _chosen.get()
+    if chosen is not None:
+        return chosen
+    if _default is None:
+        _default = _load(os.environ.get("LUCID_BACKEND", "numpy"))
+    return _default
 
 
 def get_backend() -> str:
@@ -102,22 +107,23 @@ def set_backend(name: str) -> None:
     -----
     Explained in :doc:`/chapters/arrays`.
     """
-    global _active
-    _active = _load(name)
+    global _default
+    _default = _load(name)
 
 
 @contextmanager
 def use_backend(name: str) -> Iterator[None]:
     """Choose a backend for the length of a ``with`` block.
 
+    Other threads do not see the choice. In the block it counts more than
+    what `set_backend` says.
+
     Notes
     -----
     Explained in :doc:`/chapters/arrays`.
     """
-    global _active
-    previous = active_module()
-    set_backend(name)
+    token = _chosen.set(_load(name))
     try:
         yield
     finally:
-        _active = previous
+        _chosen.reset(token)
