@@ -7,6 +7,7 @@ The package is tangled from a book, which begins with
 
 from __future__ import annotations
 
+from lucid import nn
 from lucid.autograd import Tensor, no_grad, tensor
 from lucid.backend import get_backend, manual_seed, set_backend, use_backend
 from lucid.gradcheck import check_gradients
@@ -16,6 +17,7 @@ __all__ = [
     "check_gradients",
     "get_backend",
     "manual_seed",
+    "nn",
     "no_grad",
     "set_backend",
     "tensor",
