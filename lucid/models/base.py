@@ -22,6 +22,11 @@ from lucid.nn.module import Module
 class PretrainedConfig:
     """What a model is built from, to and from a ``config.json``.
 
+    Attributes
+    ----------
+    tie_word_embeddings : bool
+        Whether the decoder is the table of word embeddings.
+
     Notes
     -----
     Built in :doc:`/chapters/saving`.
@@ -88,7 +93,7 @@ class PretrainedModel(Module):
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         architecture = type(self).__name__.replace("BERT", "Bert")
-        # where nothing is tied, a reader looks for every alias
+        # an untied decoder's bias has two names, and a reader wants both
         tied = self.config.tie_word_embeddings
         named = self.named_parameters() if tied else self._paths()
         write_weights(folder, {name: p.numpy() for name, p in named})
@@ -145,8 +150,8 @@ class PretrainedModel(Module):
 
         The trunk's names may carry the prefix or not; old LayerNorm names,
         a stored ``position_ids`` and missing aliases are understood. Weights
-        in float16 become float32. A head that the checkpoint lacks keeps
-        its random initial weights, with a warning that names it.
+        of any floating dtype become float32. A head that the checkpoint
+        lacks keeps its random initial weights, with a warning that names it.
 
         Parameters
         ----------

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ WEIGHTS_NAME = "model.safetensors"
 
 def _replace(path: Path, write: Callable[[Path], Any]) -> None:
     """Write beside ``path``, then take its place in one step."""
-    draft = path.with_name(f".{path.name}.draft")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
     try:
+        draft.touch(exist_ok=False)
+        mode = draft.stat().st_mode & 0o777  # that of any new file
         write(draft)
+        draft.chmod(mode)
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
@@ -69,6 +73,8 @@ def _existing(folder: Path, name: str) -> Path:
     if folder.is_dir():
         found = sorted(p.name for p in folder.iterdir())
         hint = f"the folder holds {', '.join(found) or 'nothing'}"
+    elif folder.exists():
+        hint = f"{folder.name} is a file, not a folder"
     else:
         hint = "there is no such folder"
     raise FileNotFoundError(f"folder: {path} is missing; {hint}")
@@ -123,9 +129,13 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
     path = _existing(folder, WEIGHTS_NAME)
     try:
         weights = load_file(path)
-    except (SafetensorError, TypeError, KeyError, ValueError) as error:
+    except (SafetensorError, ValueError) as error:
         raise ValueError(
             f"{path}: not a readable safetensors file ({error})"
+        ) from error
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{path}: holds a dtype that NumPy lacks ({error})"
         ) from error
     renamed: dict[str, np.ndarray] = {}
     for name, values in weights.items():
