@@ -50,8 +50,7 @@ def equation_labels(srcdir: Path) -> set[str]:
 
 def module_page(file: str) -> str:
     """The document that shows the source of `file`, as viewcode names it."""
-    name = file.removesuffix(".py").removesuffix("/__init__")
-    return "_modules/" + name
+    return "_modules/" + file.removesuffix(".py")
 
 
 class FileLabel(nodes.General, nodes.Element):
@@ -64,10 +63,10 @@ def visit_label_html(self, node):
     )
     kind = "lucid-file" if node["inline"] else "lucid-file lucid-tangle"
     tag = "span" if node["inline"] else "div"
-    self.body.append(
-        f'<{tag} class="{kind}"><a href="{uri}" title="the whole file">'
-        f"{node['file']}</a></{tag}>"
-    )
+    name = node["file"]
+    if not name.endswith("__init__.py"):  # those define nothing: no page
+        name = f'<a href="{uri}" title="the whole file">{name}</a>'
+    self.body.append(f'<{tag} class="{kind}">{name}</{tag}>')
     raise nodes.SkipNode
 
 
