@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -188,11 +189,12 @@ class Tensor:
             node._vjp, node._parents, node._released = None, (), True
             if vjp is None or g is None:
                 continue
-            for parent, part in zip(parents, vjp(g), strict=True):
+            parts = vjp(g)
+            for parent, part in zip(parents, parts, strict=True):
                 if part is None or not parent.requires_grad:
                     continue
                 if parent.is_leaf:
-                    borrowed = part is g or part.base is not None
+                    borrowed = _is_borrowed(part, g, parts)
                     parent._accumulate(part.copy() if borrowed else part)
                 elif id(parent) in gradients:
                     gradients[id(parent)] = gradients[id(parent)] + part
@@ -280,6 +282,11 @@ class Tensor:
 
     def __truediv__(self, other: Any) -> Tensor:
         b = self._operand(other)
+        if self.dtype.kind != "f":
+            raise TypeError(
+                f"division of a tensor of {self.dtype}: convert it with "
+                f".to(dtype='float32') first"
+            )
         quotient = self.data / b.data
         return record(
             quotient,
@@ -294,15 +301,21 @@ class Tensor:
         return self._operand(other) / self
 
     def __pow__(self, exponent: float) -> Tensor:
-        if not isinstance(exponent, (int, float)):
+        if not isinstance(exponent, numbers.Real):
             raise TypeError(
-                f"exponent: wanted a Python number, got "
-                f"{type(exponent).__name__}"
+                f"exponent: wanted a number, got {type(exponent).__name__}"
             )
+        whole = isinstance(exponent, numbers.Integral)
+        if self.dtype.kind != "f" and not whole:
+            raise TypeError(
+                f"exponent: {exponent} would make floats of {self.dtype}; "
+                f"convert the tensor with .to(dtype='float32') first"
+            )
+        n = int(exponent) if whole else float(exponent)
         return record(
-            self.data**exponent,
+            self.data**n,
             (self,),
-            lambda g: (g * (exponent * self.data ** (exponent - 1)),),
+            lambda g: (g * (n * self.data ** (n - 1) if n else 0),),
         )
 
     def __matmul__(self, other: Tensor) -> Tensor:
@@ -352,13 +365,10 @@ class Tensor:
 
     def transpose(self, *axes: int) -> Tensor:
         """Return the axes in another order; without arguments, reversed."""
-        order = axes or tuple(reversed(range(self.ndim)))
+        turned = self.data.transpose(*axes)  # refuses what is no order
+        order = [a % self.ndim for a in axes] or range(self.ndim)[::-1]
         back = tuple(int(i) for i in np.argsort(order))
-        return record(
-            self.data.transpose(order),
-            (self,),
-            lambda g: (g.transpose(back),),
-        )
+        return record(turned, (self,), lambda g: (g.transpose(back),))
 
     @property
     def mT(self) -> Tensor:  # noqa: N802
@@ -400,7 +410,7 @@ class Tensor:
     def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Mean over one axis, several, or all."""
         total = self.sum(axis, keepdims)
-        return total * (total.size / max(self.size, 1))
+        return total * (total.size / self.size if self.size else math.nan)
 
     def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Largest element; equal largest elements share the gradient."""
@@ -524,7 +534,8 @@ def record(data: Array, parents: tuple[Tensor, ...], vjp: Vjp) -> Tensor:
         Takes the gradient of the loss with respect to ``data`` and returns
         one array (or None, for no gradient) per parent: the vector-Jacobian
         products of equation (autodiff-vjp). It must not write into the
-        gradient it is given, which others may hold as well.
+        gradient it is given, which others may hold as well. What it returns
+        is that gradient, a view, or made by this call: a leaf may keep it.
 
     Notes
     -----
@@ -560,6 +571,15 @@ def _from_first_to_last(last: Tensor) -> list[Tensor]:
             if not node.is_leaf:
                 order.append(node)
     return order
+
+
+def _is_borrowed(part: Array, g: Array, parts: tuple[Any, ...]) -> bool:
+    """Whether somebody else may hold the memory of ``part``, too."""
+    holders = sum(
+        other is part or (other is not None and other.base is part)
+        for other in parts
+    )
+    return part is g or part.base is not None or holders > 1
 
 
 def check_same_kind(a: Tensor, b: Tensor) -> None:

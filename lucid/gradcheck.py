@@ -26,11 +26,13 @@ def _numeric_gradient(
     numeric = np.empty(x.shape)
     for index in np.ndindex(x.shape):
         kept = float(x.data[index])
-        x.data[index] = kept + step
-        up = value()
-        x.data[index] = kept - step
-        numeric[index] = (up - value()) / (2 * step)
-        x.data[index] = kept
+        try:
+            x.data[index] = kept + step
+            up = value()
+            x.data[index] = kept - step
+            numeric[index] = (up - value()) / (2 * step)
+        finally:
+            x.data[index] = kept
     return numeric
 
 
@@ -46,6 +48,7 @@ def check_gradients(
     one number :math:`s`; then each element :math:`x` of each input that
     requires a gradient is moved up and down:
     :math:`\partial s/\partial x \approx (s(x+h)-s(x-h))/2h`.
+    Afterwards the inputs hold the gradients of :math:`s`.
 
     Parameters
     ----------

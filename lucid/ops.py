@@ -61,6 +61,10 @@ def where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     Explained in :doc:`/chapters/autodiff`.
     """
     check_same_kind(a, b)
+    if not isinstance(condition, Tensor):
+        raise TypeError(
+            f"condition: wanted a tensor, got {type(condition).__name__}"
+        )
     xp = array_module(a.data)
 
     def vjp(g: Array) -> tuple[Array, Array]:

@@ -116,6 +116,30 @@ def test_no_silent_promotion():
     assert (lucid.tensor([1, 2]) * 2).dtype == np.int64
 
 
+@pytest.mark.parametrize(
+    "exponent", [2, 2.0, np.float64(2), np.float32(2), np.int64(2)]
+)
+def test_a_power_keeps_the_dtype(exponent):
+    x = lucid.tensor([3.0], requires_grad=True)
+    y = x**exponent
+    y.backward()
+    assert y.dtype == x.grad.dtype == np.float32
+    assert (y.tolist(), x.grad.tolist()) == ([9.0], [6.0])
+
+
+def test_what_would_make_floats_of_integers():
+    whole = lucid.tensor([1, 2])
+    for operation in (
+        lambda: whole / whole,
+        lambda: whole / 2,
+        lambda: 1 / whole,
+        lambda: whole**0.5,
+    ):
+        with pytest.raises(TypeError, match=r"int64.*to\(dtype"):
+            operation()
+    assert (whole**2).tolist() == [1, 4]
+
+
 @pytest.mark.parametrize("other", [np.ones(2), [1.0, 2.0], "1", None])
 def test_only_tensors_and_numbers_mix(other):
     t = lucid.tensor([1.0, 2.0])
@@ -173,6 +197,36 @@ def test_no_two_gradients_share_memory():
     leaf = lucid.tensor(1.0, requires_grad=True)
     leaf.backward()
     assert leaf.grad.item() == 1.0
+
+
+def test_a_way_back_may_return_one_array_for_two_parents():
+    def twice(a, b):
+        def vjp(g):
+            h = g * 2
+            return h, h
+
+        return record(2 * (a.data + b.data), (a, b), vjp)
+
+    a = lucid.tensor([1.0, 2.0], requires_grad=True)
+    b = lucid.tensor([3.0, 4.0], requires_grad=True)
+    twice(a, b).sum().backward()
+    assert not np.shares_memory(a.grad.data, b.grad.data)
+    (a * 10).sum().backward()
+    assert b.grad.tolist() == [2.0, 2.0]
+    a.grad = b.grad = None
+    twice(a, (a + b) * 3).sum().backward()  # a leaf and an inner node
+    assert (a.grad.tolist(), b.grad.tolist()) == ([8.0] * 2, [6.0] * 2)
+
+
+def test_a_way_back_may_return_an_array_and_a_view_of_it():
+    def vjp(g):
+        h = g * 2
+        return h, h[:1]
+
+    a = lucid.tensor([1.0, 2.0], requires_grad=True)
+    b = lucid.tensor([3.0], requires_grad=True)
+    record(2 * (a.data + b.data[0]), (a, b), vjp).sum().backward()
+    assert not np.shares_memory(a.grad.data, b.grad.data)
 
 
 def test_backward_from_many_numbers_needs_a_gradient():
@@ -311,6 +365,38 @@ def test_deepcopy_of_a_leaf_and_of_a_result():
         copy.deepcopy(x * 2)
 
 
+@pytest.mark.parametrize("axes", [(0, -1, 1), (-1, 0, -2), (-2, -1, -3), ()])
+def test_transpose_counts_axes_from_the_end(axes):
+    x = np.random.default_rng(0).uniform(0.5, 2, (3, 3, 3))
+    x = lucid.tensor(x, requires_grad=True)
+    turned = x.transpose(*axes)
+    np.testing.assert_array_equal(turned.data, x.data.transpose(*axes))
+    lucid.check_gradients(lambda x: x.transpose(*axes), x)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (0, 1, 3), (0, 1, 1), (0, 1, -2)])
+def test_transpose_refuses_what_is_no_order_of_the_axes(axes):
+    with pytest.raises(ValueError):
+        lucid.tensor(np.ones((3, 3, 3))).transpose(*axes)
+
+
+def test_a_power_of_zero_is_flat_everywhere():
+    x = lucid.tensor([0.0, 2.0], requires_grad=True)
+    (x**0).sum().backward()
+    assert x.grad.tolist() == [0.0, 0.0]
+
+
+def test_the_mean_of_nothing_is_not_a_number():
+    assert np.isnan(lucid.tensor(np.zeros((2, 0))).mean(1).numpy()).all()
+    assert lucid.tensor(np.zeros((0, 2))).mean(1).shape == (0,)
+
+
+def test_where_wants_a_tensor_as_condition():
+    x = lucid.tensor([1.0, 2.0])
+    with pytest.raises(TypeError, match="condition.*ndarray"):
+        ops.where(np.array([True, False]), x, x)
+
+
 # ---- the checker checks ---------------------------------------------------------
 
 
@@ -346,3 +432,18 @@ def test_check_gradients_wants_float64():
         lambda x: x**3, lucid.tensor(np.array([2.0]), requires_grad=True)
     )
     assert 0 <= error < 1e-6
+
+
+def test_check_gradients_leaves_the_input_as_it_was():
+    x = lucid.tensor(np.array([1.0, 2.0]), requires_grad=True)
+    calls = []
+
+    def fails_on_the_second_call(x):
+        calls.append(x)
+        if len(calls) == 2:
+            raise ZeroDivisionError
+        return x * 2
+
+    with pytest.raises(ZeroDivisionError):
+        lucid.check_gradients(fails_on_the_second_call, x)
+    assert x.tolist() == [1.0, 2.0]
