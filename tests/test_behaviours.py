@@ -573,13 +573,19 @@ def test_row_23_two_gelus_under_two_names(x):
 
 
 def test_row_23_the_configs_names(tiny):
+    """ "gelu" is the erf form; the two names exchanged would agree as well."""
     ids = lucid.tensor([[1, 2, 3]])
     state = weights(randomise(bert.BERTModel(tiny())))
     results = {}
+    formulas = {"gelu": gelu_erf, "relu": lambda x: max(x, 0.0)}
+    at = lucid.tensor([[2.7]])
     for act in ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu"):
         model = bert.BERTModel(tiny(hidden_act=act)).eval()
         model.load_state_dict(state)
         results[act] = model(ids).last_hidden_state.numpy()
+        value = model.encoder.layer[0].intermediate.activation(at).item()
+        want = formulas.get(act, gelu_tanh)(2.7)
+        assert value == pytest.approx(want, abs=1e-6), act
     np.testing.assert_array_equal(
         results["gelu_new"], results["gelu_pytorch_tanh"]
     )
