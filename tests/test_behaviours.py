@@ -573,7 +573,7 @@ def test_row_23_two_gelus_under_two_names(x):
 
 
 def test_row_23_the_configs_names(tiny):
-    """ "gelu" is the erf form; the two names exchanged would agree as well."""
+    """The erf form is "gelu"; the rest agrees if the names are exchanged."""
     ids = lucid.tensor([[1, 2, 3]])
     state = weights(randomise(bert.BERTModel(tiny())))
     results = {}

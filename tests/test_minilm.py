@@ -37,7 +37,10 @@ def reference():
 
 @pytest.fixture(scope="module")
 def output(folder, reference):
-    model = BERTModel.from_pretrained(folder)
+    return run(BERTModel.from_pretrained(folder), reference)
+
+
+def run(model, reference):
     with lucid.no_grad():
         return model(
             lucid.tensor(reference["input_ids"]),
@@ -79,6 +82,22 @@ def test_pooler_and_sentence_embeddings(output, reference):
     mean = (output.last_hidden_state.numpy() * mask).sum(1) / mask.sum(1)
     got = mean / np.linalg.norm(mean, axis=1, keepdims=True)
     assert error(got, reference["sentence_embeddings"]) < TOLERANCE
+
+
+def test_in_float64_only_the_rounding_of_the_file_is_left(folder, reference):
+    model = BERTModel.from_pretrained(folder).to(dtype="float64")
+    out = run(model, reference)
+    real = reference["attention_mask"].astype(bool)
+    rungs = {"pooler_output": out.pooler_output.numpy()}
+    for i, state in enumerate(out.hidden_states):
+        rungs[f"hidden_states.{i}"] = state.numpy()[real][:, ::6]
+    for i, weights in enumerate(out.attentions):
+        rungs[f"attentions.{i}"] = weights.numpy()[:, -1]
+    for name, got in rungs.items():
+        assert got.dtype == np.float64
+        want = reference[name]
+        want = want[real] if name.startswith("hidden") else want
+        assert error(got, want) < 2**-24, name
 
 
 def test_a_sentence_alone_equals_the_sentence_in_a_batch(

@@ -35,7 +35,8 @@ def bert_tiny(
     model : type
         Class to build, with or without a head.
     **overrides
-        Fields of `BERTConfig` to set differently.
+        Fields of `BERTConfig` to set differently. The other fields stay:
+        heads and middle do not follow another ``hidden_size``.
 
     Returns
     -------
