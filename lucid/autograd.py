@@ -119,6 +119,7 @@ class Tensor:
         self._parents: tuple[Tensor, ...] = ()
         self._vjp: Vjp | None = None
         self._released = False
+        self._sent: tuple[Array, np.ndarray] | None = None  # see `_note`
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -169,7 +170,8 @@ class Tensor:
             If nothing was recorded, or an earlier ``backward`` has released
             the graph.
         ValueError
-            If ``gradient`` is missing or of another shape or dtype.
+            If ``gradient`` is missing, of another shape or dtype, or lies
+            on another backend.
         """
         if not self.requires_grad:
             raise RuntimeError(
@@ -214,6 +216,7 @@ class Tensor:
                 f"gradient: expected shape {self.shape} and dtype "
                 f"{self.dtype}, got {gradient.shape} and {gradient.dtype}"
             )
+        check_same_backend(result=self, gradient=gradient)
         return gradient.data
 
     def _accumulate(self, part: Array) -> None:
@@ -241,7 +244,7 @@ class Tensor:
                 f"convert it with .to(dtype='float32') first"
             )
         xp = array_module(self.data)
-        return Tensor(xp.asarray(other, dtype=self.dtype))
+        return Tensor(xp.full((), other, dtype=self.dtype))
 
     def __add__(self, other: Any) -> Tensor:
         b = self._operand(other)
@@ -385,7 +388,8 @@ class Tensor:
         return self.transpose()
 
     def __getitem__(self, index: Any) -> Tensor:
-        index = _plain_index(index)
+        with use_backend(self.backend):
+            index = _plain_index(index)
 
         def vjp(g: Array) -> tuple[Array]:
             whole = array_module(g).zeros_like(self.data)
@@ -449,8 +453,26 @@ class Tensor:
                 return (asarray(g.astype(self.dtype)),)
 
         if data.dtype.kind != "f":
-            return Tensor(data)
+            moved = Tensor(data)
+            moved._note(self.data)
+            return moved
         return record(data, (self,), vjp)
+
+    def _note(self, source: Array) -> None:
+        """Note which integers the host has sent, if this lies on a device."""
+        left = isinstance(source, np.ndarray) and self.backend != "numpy"
+        if left and self.dtype.kind in "iub":
+            self._sent = self.data, np.array(source, dtype=self.dtype)
+
+    def host_values(self) -> np.ndarray:
+        """Return the values to look at, from the note where there is one.
+
+        Integers that the host has sent to a device need not be fetched from
+        there, so nothing waits. What was computed there is fetched.
+        """
+        if self._sent is not None and self._sent[0] is self.data:
+            return self._sent[1]
+        return to_numpy(self.data)
 
     def detach(self) -> Tensor:
         """Return the same values without the way back."""
@@ -608,10 +630,39 @@ def check_same_kind(a: Tensor, b: Tensor) -> None:
         )
 
 
+def check_same_backend(**tensors: Tensor | None) -> None:
+    """Raise unless all tensors that are given lie where the first one does.
+
+    Parameters
+    ----------
+    **tensors : Tensor or None
+        By the name that an error message shall call them.
+
+    Raises
+    ------
+    ValueError
+        If one lies elsewhere; the message names it and both backends.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/autodiff`.
+    """
+    given = [(name, t) for name, t in tensors.items() if t is not None]
+    first, there = given[0][0], given[0][1].backend
+    for name, t in given[1:]:
+        if t.backend != there:
+            raise ValueError(
+                f"{name}: lies on {t.backend}, {first} on {there}; move one "
+                f"of them with .to(backend)"
+            )
+
+
 def _plain_index(index: Any) -> Any:
-    """Replace tensors inside an index by their arrays."""
+    """Replace what can be an array inside an index by one, where data is."""
     if isinstance(index, tuple):
         return tuple(_plain_index(i) for i in index)
+    if isinstance(index, np.ndarray) or (isinstance(index, list) and index):
+        return asarray(index)
     return index.data if isinstance(index, Tensor) else index
 
 
@@ -676,6 +727,8 @@ def tensor(
             f"data: wanted numbers in a regular shape, got {data.dtype}"
         )
     array = asarray(data)
-    return Tensor(
+    made = Tensor(
         array.astype(array.dtype if dtype is None else dtype), requires_grad
     )
+    made._note(data)
+    return made

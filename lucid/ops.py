@@ -5,7 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lucid.autograd import Tensor, check_same_kind, record, unbroadcast
+from lucid.autograd import (
+    Tensor,
+    check_same_backend,
+    check_same_kind,
+    record,
+    unbroadcast,
+)
 from lucid.backend import Array, array_module
 
 
@@ -65,6 +71,7 @@ def where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
         raise TypeError(
             f"condition: wanted a tensor, got {type(condition).__name__}"
         )
+    check_same_backend(a=a, condition=condition)
     xp = array_module(a.data)
 
     def vjp(g: Array) -> tuple[Array, Array]:

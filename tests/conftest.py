@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import backends
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -23,6 +24,51 @@ CASES = sorted(
     for path in DATA.glob("*.safetensors")
     if path.with_suffix(".json").exists()
 )
+
+
+# ---- the suite on another backend: see backends.py -------------------------------
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--backend",
+        choices=backends.CHOICES,
+        default="numpy",
+        help="where the tests of the package run",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "cuda: runs on a CUDA device")
+    config.addinivalue_line(
+        "markers", "numpy_only(why): has nothing to show on another backend"
+    )
+    backends.start(config)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    elsewhere = backends.Chosen.name != "numpy"
+    if elsewhere and collection_path.name in backends.NOT_THE_PACKAGE:
+        return True
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    chosen = backends.Chosen
+    for item in items:
+        if chosen.name == "cupy":
+            item.add_marker("cuda")
+        if chosen.reason is not None:
+            item.add_marker(pytest.mark.skip(reason=chosen.reason))
+        only = item.get_closest_marker("numpy_only")
+        if only and chosen.name.startswith("cupy"):
+            item.add_marker(pytest.mark.skip(reason=only.args[0]))
+
+
+@pytest.fixture(autouse=True)
+def _the_backend() -> Iterator[None]:
+    yield from backends.one_test()
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,46 @@
 """A stand-in for CuPy that enforces its rules on NumPy arrays; test-only.
 
-``install(monkeypatch)`` puts it where ``import cupy`` looks. It has only the
-names below, in CuPy's spelling, over a ``DeviceArray`` that wraps a NumPy
-array and lets nothing through that CuPy would refuse: no implicit conversion,
-no NumPy operand, no ``where=``, no index out of range with an error. Every
-copy to the host and every wait for the device is counted in ``TRANSFERS``.
+``install()`` puts it where ``import cupy`` looks. Its names, their keyword
+arguments and the loops of its ufuncs come from ``cupy_names.json``, which is
+read off the real wheel (``make_cupy_names.py``). What is behind a name is
+NumPy's function, over a ``DeviceArray`` that wraps a NumPy array and lets
+nothing through that CuPy would refuse: no implicit conversion, no NumPy
+operand, no ``where=``. Where CuPy is silently different, so is the double:
+indices out of range wrap, equal indices are written in a random order, every
+result is an array.
+
+Whatever waits for a device, or copies to or from it, is written down in
+``TRANSFERS``, and told to ``WATCH`` if there is one. With ``STRICT`` set, a
+silent difference is an error at the place where it happens.
 
 The rules were read from CuPy 14.2. They say nothing about speed, nor about
 faults of CUDA itself.
 """
 
-import operator
+from __future__ import annotations
+
+import inspect
+import json
 import sys
+import time
 import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+NAMES = json.loads(Path(__file__).with_name("cupy_names.json").read_text())
 TRANSFERS: list[str] = []
+WATCH: list[Callable[[str], None]] = []
+STRICT = False  # or raise where CuPy would silently differ from NumPy
+_SHUFFLE = np.random.default_rng(0)
+
+
+def _signature(text: str) -> inspect.Signature:
+    space: dict[str, Any] = {"numpy": np}
+    exec(f"def function{text}: pass", space)
+    return inspect.signature(space["function"])
 
 
 def _conversion_error(*_, **__):
@@ -26,12 +50,17 @@ def _conversion_error(*_, **__):
     )
 
 
-def _wait(why):
+def _wait(why: str) -> None:
+    """Note that the host waits here, or that something is copied."""
     TRANSFERS.append(why)
+    for watch in WATCH:
+        watch(why)
 
 
 def _wrap(value):
     """Return any result of NumPy as a DeviceArray; there are no scalars."""
+    if isinstance(value, list):
+        return [_wrap(part) for part in value]
     return DeviceArray(np.asarray(value))
 
 
@@ -44,27 +73,80 @@ def _operand(value):
     raise TypeError(f"Unsupported type {type(value)}")
 
 
-def _index(index, shape, axis=0):
-    """Unwrap an index; integers out of range wrap around, as on a GPU."""
-    if isinstance(index, tuple):
-        parts, axis = [], 0
-        for part in index:
-            parts.append(_index(part, shape, axis))
-            if part is Ellipsis:
-                used = sum(p is not None for p in index)
-                axis = len(shape) - used + 1 + axis
-            elif part is not None:
-                axis += 1
-        return tuple(parts)
-    if isinstance(index, DeviceArray):
-        array = index._array
-        if array.dtype == bool:
-            _wait("boolean index")
-            return array
-        return array % shape[axis]
-    if isinstance(index, np.ndarray):
-        _wait("NumPy index array")
-    return index
+def _plain(value):
+    """Unwrap an argument of a function; NumPy arrays are refused."""
+    if isinstance(value, np.ndarray):
+        raise TypeError(f"Unsupported type {type(value)}")
+    if isinstance(value, (list, tuple)):
+        return type(value)(_plain(part) for part in value)
+    return value._array if isinstance(value, DeviceArray) else value
+
+
+def _call(name, text, function, args, kwargs):
+    """Call NumPy's ``function`` if CuPy's signature allows the call."""
+    try:
+        bound = _signature_of(text).bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{name}(): {error}") from None
+    out = bound.arguments.get("out")
+    if out is not None and not isinstance(out, DeviceArray):
+        raise TypeError(f"{name}(): out must be an array of the device")
+    plain = [_plain(a) for a in bound.args]
+    result = function(
+        *plain, **{k: _plain(v) for k, v in bound.kwargs.items()}
+    )
+    return _wrap(result) if out is None else out
+
+
+_SIGNATURES: dict[str, inspect.Signature] = {}
+
+
+def _signature_of(text):
+    if text not in _SIGNATURES:
+        _SIGNATURES[text] = _signature(text)
+    return _SIGNATURES[text]
+
+
+# ---- indices ------------------------------------------------------------------
+
+
+def _index(index, shape):
+    """Unwrap an index; integer arrays out of range wrap, as on a GPU."""
+    parts = index if isinstance(index, tuple) else (index,)
+    used = sum(
+        part.ndim
+        if isinstance(part, DeviceArray) and part.dtype == bool
+        else part is not None and part is not Ellipsis
+        for part in parts
+    )
+    plain, axis = [], 0
+    for part in parts:
+        if part is Ellipsis:
+            axis += len(shape) - used
+        elif part is not None:
+            if isinstance(part, (np.ndarray, list)):
+                _wait("an index from the host")
+                part = DeviceArray(np.asarray(part))
+            if isinstance(part, DeviceArray):
+                part = _index_array(part._array, shape[axis])
+                axis += part.ndim - 1 if part.dtype == bool else 0
+            axis += 1
+        plain.append(part)
+    return tuple(plain) if isinstance(index, tuple) else plain[0]
+
+
+def _index_array(array, length):
+    if array.dtype == bool:
+        _wait("a boolean index")
+        return array
+    if array.dtype.kind not in "iu":
+        raise IndexError("arrays used as indices must be of integer type")
+    if STRICT and ((array < -length) | (array >= length)).any():
+        raise AssertionError(f"an index out of range of {length}: {array}")
+    return array % length if length else array
+
+
+# ---- the array ----------------------------------------------------------------
 
 
 class DeviceArray:
@@ -83,16 +165,18 @@ class DeviceArray:
     ndim = property(lambda self: self._array.ndim)
     size = property(lambda self: self._array.size)
     nbytes = property(lambda self: self._array.nbytes)
-    base = property(
-        lambda self: None if self._array.base is None else self._array.base
-    )
+    base = property(lambda self: self._array.base)  # only whether there is
     T = property(lambda self: _wrap(self._array.T))
+    mT = property(lambda self: _wrap(self._array.mT))
 
     def __len__(self):
         return len(self._array)
 
+    def __deepcopy__(self, memo):
+        return self.copy()
+
     # what waits for the device
-    def get(self):
+    def get(self, stream=None, order="C", out=None, blocking=True):
         _wait("get")
         return self._array.copy()
 
@@ -124,92 +208,82 @@ class DeviceArray:
         result = self._array[_index(index, self.shape)]
         if isinstance(result, np.generic):  # CuPy gives a view of 0 axes
             plain = index if isinstance(index, tuple) else (index,)
-            return DeviceArray(self._array[(*plain, ...)])
-        return DeviceArray(result)
+            if not any(isinstance(p, DeviceArray) for p in plain):
+                return DeviceArray(self._array[(*plain, ...)])
+        return _wrap(result)
 
     def __setitem__(self, index, value):
-        index = _index(index, self.shape)
-        value = _operand(value)
-        if isinstance(index, np.ndarray) and index.dtype != bool:
-            # which of several equal indices wins is undefined: shuffle
-            rows, each = np.unique(index.ravel(), return_counts=True)
-            if (each > 1).any():
-                raise AssertionError(
-                    f"repeated indices written: {rows[each > 1]}"
-                )
+        index, value = _index(index, self.shape), _operand(value)
+        parts = index if isinstance(index, tuple) else (index,)
         self._array[index] = value
+        if not any(isinstance(p, np.ndarray) for p in parts):
+            return
+        # which of several equal indices wins is undefined: write again, in
+        # a random order
+        places = np.arange(self.size).reshape(self.shape)[index].ravel()
+        if STRICT and len(np.unique(places)) < len(places):
+            raise AssertionError("one element is written twice")
+        values = np.broadcast_to(value, self._array[index].shape).ravel()
+        order = _SHUFFLE.permutation(len(places))
+        self._array.flat[places[order]] = values[order]
 
-    # methods
-    def get_method(name):  # noqa: N805
-        def method(self, *args, **kwargs):
-            if kwargs.keys() & {"where", "initial", "correction"}:
-                raise TypeError(
-                    f"{name}() got an unexpected keyword argument"
-                )
-            return _wrap(getattr(self._array, name)(*args, **kwargs))
-
-        return method
-
-    for _name in (
-        "sum mean max min argmax reshape transpose swapaxes copy ravel all any"
-    ).split():
-        locals()[_name] = get_method(_name)
-    del get_method, _name
-
-    def astype(self, dtype, copy=True):
-        return _wrap(self._array.astype(dtype, copy=copy))
+    def astype(self, dtype, order="K", casting=None, subok=None, copy=True):
+        if casting is not None or subok is not None:
+            raise TypeError("astype(): casting and subok are not supported")
+        if not copy and self.dtype == dtype:
+            return self
+        return _wrap(self._array.astype(dtype, order))
 
 
-def _binary(name, swapped=False):
-    function = getattr(operator, name)
-
-    def method(self, other):
-        theirs = _operand(other)
-        pair = (theirs, self._array) if swapped else (self._array, theirs)
-        return _wrap(function(*pair))
+def _method(name, text):
+    def method(self, *args, **kwargs):
+        function = getattr(np.ndarray, name)
+        return _call(name, text, function, (self, *args), kwargs)
 
     return method
 
 
-for _name in "add sub mul truediv pow matmul and_ or_".split():
-    _dunder = _name.rstrip("_")
-    setattr(DeviceArray, f"__{_dunder}__", _binary(_name))
-    setattr(DeviceArray, f"__r{_dunder}__", _binary(_name, swapped=True))
-for _name in "eq ne lt le gt ge".split():
-    setattr(DeviceArray, f"__{_name}__", _binary(_name))
+for _name, _text in NAMES["methods"].items():
+    if _name not in vars(DeviceArray):
+        setattr(DeviceArray, _name, _method(_name, _text))
 
 
-def _in_place(name):
-    function = getattr(operator, name)
+# ---- ufuncs -------------------------------------------------------------------
 
-    def method(self, other):
-        self._array = function(self._array, _operand(other))
-        return self
-
-    return method
+_KINDS = {bool: 0, int: 1, float: 2, "b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 
 
-for _name in "iadd isub imul itruediv".split():
-    setattr(DeviceArray, f"__{_name}__", _in_place(_name))
-DeviceArray.__neg__ = lambda self: _wrap(-self._array)
-DeviceArray.__invert__ = lambda self: _wrap(~self._array)
+def _fits(value, char):
+    """Whether a loop of dtype ``char`` takes the value: NEP 50."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.can_cast(value.dtype, char)
+    return _KINDS[type(value)] <= _KINDS[np.dtype(char).kind]
 
 
-def _function(name, function):
-    def wrapped(*args, out=None, **kwargs):
-        if kwargs:
-            raise TypeError(
-                f"{name}() got unexpected keywords {list(kwargs)}"
-            )
-        plain = [_operand(a) for a in args]
-        if out is None:
-            return _wrap(function(*plain))
-        if not isinstance(out, DeviceArray):
-            raise TypeError(f"{name}: out= must be an array of the device")
-        function(*plain, out=out._array)
-        return out
+def _loop(loops, operands):
+    """The first loop that takes all operands, such as ``ff->f``."""
+    for loop in loops:
+        takes = loop.partition("->")[0]
+        if all(map(_fits, operands, takes)):
+            return np.dtype(loop[-1])
+    raise TypeError(
+        f"no loop for {[getattr(x, 'dtype', x) for x in operands]}"
+    )
 
-    return wrapped
+
+def _ufunc(name, function, text, loops):
+    count = loops[0].index("-")
+
+    def call(*args, **kwargs):
+        operands = [_operand(a) for a in args[:count]]
+        result = _call(name, text, function, args, kwargs)
+        if kwargs.get("out") is None and len(args) == count:
+            if not kwargs.get("dtype"):
+                return result.astype(_loop(loops, operands), copy=False)
+        return result
+
+    call.__name__ = name
+    return call
 
 
 def _add_at(target, index, values):
@@ -219,99 +293,172 @@ def _add_at(target, index, values):
     np.add.at(target._array, index, _operand(values))
 
 
-def _asarray(x, dtype=None):
-    if isinstance(x, DeviceArray):
-        if dtype is None or x.dtype == dtype:
-            return x
-        return x.astype(dtype)
-    return DeviceArray(np.array(x, dtype=dtype))
-
-
-def _like(function):
-    return lambda x, dtype=None: _wrap(function(x._array, dtype=dtype))
-
-
-def _several(function):
-    def wrapped(arrays, axis=0):
-        return _wrap(function([_operand(a) for a in arrays], axis))
-
-    return wrapped
-
-
-def _where(condition, a, b):  # the one-argument form would wait
-    return _wrap(np.where(_operand(condition), _operand(a), _operand(b)))
-
-
-class _Generator:
-    """CuPy's Generator: four methods, and a stream of its own."""
-
-    def __init__(self, seed):
-        self._rng = np.random.Generator(np.random.MT19937(seed))
-
-    def random(self, size=None, dtype=np.float64):
-        return _wrap(self._rng.random(size).astype(dtype))
-
-    def standard_normal(self, size=None, dtype=np.float64):
-        return _wrap(self._rng.standard_normal(size).astype(dtype))
-
-    def uniform(self, low=0.0, high=1.0, size=None):
-        return _wrap(self._rng.uniform(low, high, size))
-
-    def integers(self, low, high=None, size=None):
-        return _wrap(self._rng.integers(low, high, size))
-
-
 def _erf(x):
     from scipy.special import erf
 
-    result = erf(x._array)
-    return _wrap(result.astype(np.float64) if x.dtype == "f2" else result)
+    dtype = _loop(NAMES["erf"], [_operand(x)])
+    return _wrap(erf(x._array.astype(dtype)))
+
+
+def _make_ufuncs():
+    return {
+        name: _ufunc(name, getattr(np, name), text, loops)
+        for name, (text, loops) in NAMES["ufuncs"].items()
+    }
+
+
+# ---- other functions ------------------------------------------------------------
+
+
+def _asarray(x, dtype=None, order=None, *, copy=None, blocking=False):
+    if isinstance(x, DeviceArray):
+        same = dtype is None or x.dtype == dtype
+        return x if same and not copy else x.astype(dtype or x.dtype)
+    _wait("an array from the host")
+    return DeviceArray(np.array(x, dtype=dtype))
+
+
+def _array(obj, dtype=None, copy=True, **kwargs):
+    return _asarray(obj, dtype, copy=copy)
+
+
+def _einsum(*operands, **kwargs):
+    if kwargs.keys() - {"dtype", "optimize"}:
+        raise TypeError(f"einsum(): unexpected keywords {list(kwargs)}")
+    subscripts, *arrays = operands
+    return _wrap(np.einsum(subscripts, *map(_operand, arrays), **kwargs))
+
+
+def _where(condition, x=None, y=None):
+    if x is None or y is None:
+        _wait("where with one argument")
+        return tuple(map(_wrap, np.where(_operand(condition))))
+    operands = [_operand(condition), _operand(x), _operand(y)]
+    return _wrap(np.where(*operands))
+
+
+def _functions():
+    given = {
+        "array": _array,
+        "asarray": _asarray,
+        "einsum": _einsum,
+        "is_available": lambda: True,
+        "shares_memory": lambda a, b: np.shares_memory(a._array, b._array),
+        "where": _where,
+    }
+
+    def plain(name, text):
+        function = getattr(np, name)
+        return lambda *a, **k: _call(name, text, function, a, k)
+
+    return {
+        name: given.get(name) or plain(name, text)
+        for name, text in NAMES["functions"].items()
+    }
+
+
+class _Generator:
+    """CuPy's Generator: few methods, and a stream of its own."""
+
+    def __init__(self, seed=None):
+        self._rng = np.random.Generator(np.random.MT19937(seed))
+
+
+def _draw(name, text):
+    def method(self, *args, **kwargs):
+        bound = _signature_of(text).bind(self, *args, **kwargs)
+        dtype = bound.arguments.pop("dtype", None)
+        drawn = getattr(self._rng, name)(*bound.args[1:], **bound.kwargs)
+        return _wrap(drawn if dtype is None else np.asarray(drawn, dtype))
+
+    return method
+
+
+for _name, _text in NAMES["generator"].items():
+    setattr(_Generator, _name, _draw(_name, _text))
+
+
+class _Event:
+    """A mark in the stream of work; here, a moment on the host's clock."""
+
+    def record(self):
+        self.time = time.perf_counter()
+
+    def synchronize(self):
+        _wait("an event")
+
+
+def _missing(name):
+    raise AttributeError(
+        f"the double of CuPy has no {name!r}: if the real CuPy has it, add it "
+        f"to tests/make_cupy_names.py and run that"
+    )
 
 
 def _make():
     cupy = types.ModuleType("cupy")
     names = vars(cupy)
-    names.update(ndarray=DeviceArray, is_available=lambda: True)
+    names.update(_functions(), **_make_ufuncs())
     names.update(
         {n: getattr(np, n) for n in ("finfo", "float32", "float64")}
     )
-    for name in (
-        "exp log sqrt tanh maximum minimum add subtract multiply divide "
-        "matmul logical_not"
-    ).split():
-        names[name] = _function(name, getattr(np, name))
+    names.update(ndarray=DeviceArray, newaxis=None, __getattr__=_missing)
+    names["__version__"] = NAMES["version"]
     cupy.add.at = _add_at
-    cupy.asarray = cupy.array = _asarray
-    for name in ("empty", "zeros", "ones"):
-        make = getattr(np, name)
-        names[name] = lambda shape, dtype=float, make=make: _wrap(
-            make(shape, dtype)
-        )
-        names[f"{name}_like"] = _like(getattr(np, f"{name}_like"))
-    cupy.arange = lambda *a, dtype=None: _wrap(np.arange(*a, dtype=dtype))
-    cupy.broadcast_to = lambda x, shape: _wrap(
-        np.broadcast_to(x._array, shape)
-    )
-    cupy.concatenate = _several(np.concatenate)
-    cupy.stack = _several(np.stack)
-    cupy.split = lambda x, ends, axis=0: [
-        _wrap(part) for part in np.split(x._array, ends, axis)
-    ]
-    cupy.where = _where
-    cupy.einsum = lambda subscripts, *operands: _wrap(  # it has no out=
-        np.einsum(subscripts, *(x._array for x in operands))
-    )
     cupy.random = types.SimpleNamespace(default_rng=_Generator)
+    cupy.cuda = types.SimpleNamespace(
+        Event=_Event,
+        get_elapsed_time=lambda a, b: 1000 * (b.time - a.time),
+    )
     return cupy
 
 
 CUPY = _make()
 DeviceArray.__module__ = "cupy"
+
+
+# ---- operators are ufuncs ---------------------------------------------------------
+
+_OPERATORS = {
+    "sub": "subtract", "mul": "multiply", "truediv": "divide",
+    "pow": "power", "and": "bitwise_and", "or": "bitwise_or",
+    "neg": "negative", "eq": "equal", "ne": "not_equal", "lt": "less",
+    "le": "less_equal", "gt": "greater", "ge": "greater_equal",
+}  # fmt: skip
+
+
+def _operator(name):
+    """The method behind an operator; ``r`` swaps, ``i`` writes in place."""
+    known = {*_OPERATORS, "add", "matmul", "invert"}
+    bare = name if name in known else name[1:]
+    function = getattr(CUPY, _OPERATORS.get(bare, bare))
+    if bare in ("neg", "invert"):
+        return lambda self: function(self)
+    if name == bare:
+        return lambda self, other: function(self, _beside(other))
+    if name[0] == "r":
+        return lambda self, other: function(_beside(other), self)
+    return lambda self, other: function(self, _beside(other), out=self)
+
+
+def _beside(other):
+    _operand(other)
+    return other
+
+
+for _name in NAMES["operators"]:
+    if f"__{_name}__" not in vars(DeviceArray) or _name in ("eq", "ne"):
+        setattr(DeviceArray, f"__{_name}__", _operator(_name))
+DeviceArray.__hash__ = None
+
 SPECIAL = types.ModuleType("cupyx.scipy.special")
 SPECIAL.erf = _erf
 
 
-def install(monkeypatch):
-    """Put the double where ``import cupy`` looks, for one test."""
-    monkeypatch.setitem(sys.modules, "cupy", CUPY)
-    monkeypatch.setitem(sys.modules, "cupyx.scipy.special", SPECIAL)
+def install(setitem=dict.__setitem__):
+    """Put the double where ``import cupy`` looks.
+
+    For one test: ``install(monkeypatch.setitem)``.
+    """
+    setitem(sys.modules, "cupy", CUPY)
+    setitem(sys.modules, "cupyx.scipy.special", SPECIAL)

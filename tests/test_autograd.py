@@ -8,6 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
+from backends import share_memory
 
 import lucid
 from lucid import ops
@@ -55,7 +56,8 @@ def test_tensor_says_what_it_cannot_make():
 def test_attributes_and_conversions():
     t = lucid.tensor([[1.0, 2.0, 3.0]])
     assert t.shape == (1, 3) and isinstance(t.shape, tuple)
-    assert (t.ndim, t.size, len(t), t.backend) == (2, 3, 1, "numpy")
+    assert (t.ndim, t.size, len(t)) == (2, 3, 1)
+    assert t.backend == lucid.get_backend()
     assert isinstance(t.numpy(), np.ndarray)
     assert t.tolist() == [[1.0, 2.0, 3.0]]
     assert [row.tolist() for row in t[0]] == [1.0, 2.0, 3.0]
@@ -69,6 +71,7 @@ def test_attributes_and_conversions():
         len(lucid.tensor(1.0))
 
 
+@pytest.mark.numpy_only("a tensor elsewhere says so in its repr")
 def test_repr_shows_values_and_what_is_unusual():
     assert repr(lucid.tensor([1.0, 2.5])) == "tensor([1. , 2.5])"
     assert repr(lucid.tensor(3)) == "tensor(3)"
@@ -186,10 +189,10 @@ def test_no_two_gradients_share_memory():
     b = lucid.tensor([3.0, 4.0], requires_grad=True)
     gradient = lucid.tensor([1.0, 1.0])
     (a + b.reshape(2)).backward(gradient)
-    assert not np.shares_memory(a.grad.data, b.grad.data)
+    assert not share_memory(a.grad, b.grad)
     for leaf in (a, b):
-        assert not np.shares_memory(leaf.grad.data, gradient.data)
-        assert leaf.grad.data.flags.writeable
+        assert not share_memory(leaf.grad, gradient)
+        leaf.grad.data += 1  # a gradient can be written
     x = lucid.tensor([1.0, 2.0], requires_grad=True)
     x.sum().backward()
     x.sum().backward()
@@ -210,7 +213,7 @@ def test_a_way_back_may_return_one_array_for_two_parents():
     a = lucid.tensor([1.0, 2.0], requires_grad=True)
     b = lucid.tensor([3.0, 4.0], requires_grad=True)
     twice(a, b).sum().backward()
-    assert not np.shares_memory(a.grad.data, b.grad.data)
+    assert not share_memory(a.grad, b.grad)
     (a * 10).sum().backward()
     assert b.grad.tolist() == [2.0, 2.0]
     a.grad = b.grad = None
@@ -226,7 +229,7 @@ def test_a_way_back_may_return_an_array_and_a_view_of_it():
     a = lucid.tensor([1.0, 2.0], requires_grad=True)
     b = lucid.tensor([3.0], requires_grad=True)
     record(2 * (a.data + b.data[0]), (a, b), vjp).sum().backward()
-    assert not np.shares_memory(a.grad.data, b.grad.data)
+    assert not share_memory(a.grad, b.grad)
 
 
 def test_backward_from_many_numbers_needs_a_gradient():
@@ -370,7 +373,7 @@ def test_transpose_counts_axes_from_the_end(axes):
     x = np.random.default_rng(0).uniform(0.5, 2, (3, 3, 3))
     x = lucid.tensor(x, requires_grad=True)
     turned = x.transpose(*axes)
-    np.testing.assert_array_equal(turned.data, x.data.transpose(*axes))
+    np.testing.assert_array_equal(turned.numpy(), x.numpy().transpose(*axes))
     lucid.check_gradients(lambda x: x.transpose(*axes), x)
 
 

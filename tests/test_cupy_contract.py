@@ -13,6 +13,7 @@ from cupy_double import CUPY, TRANSFERS, DeviceArray, install
 
 import lucid
 from lucid import backend, nn, ops
+from lucid.autograd import Tensor
 from lucid.backend import switch
 from lucid.models.text import bert
 from lucid.nn import functional as F
@@ -20,7 +21,7 @@ from lucid.nn import functional as F
 
 @pytest.fixture(autouse=True)
 def _on_the_double(monkeypatch):
-    install(monkeypatch)
+    install(monkeypatch.setitem)
     switch._load_cupy.cache_clear()
     lucid.set_backend("cupy")
     TRANSFERS.clear()
@@ -43,7 +44,6 @@ REFUSED = {
     "a NumPy function": lambda: np.exp(x),
     "where=": lambda: CUPY.exp(x, where=x > 1),
     "initial=": lambda: x.sum(initial=1.0),
-    "one-argument where": lambda: CUPY.where(x > 1),
     "slice assignment of NumPy": lambda: x.__setitem__(0, np.ones(1)),
     "a hash": lambda: hash(x),
     "membership": lambda: 1.0 in x,
@@ -63,8 +63,12 @@ def test_the_double_wraps_indices_and_counts_waits():
     view = x[0]
     assert isinstance(view, DeviceArray) and view.shape == ()
     TRANSFERS.clear()
-    float(x.sum()), x.get(), bool(x[0] > 0), x[x > 1]
-    assert TRANSFERS == ["float", "get", "bool", "boolean index"]
+    float(x.sum()), x.get(), bool(x[0] > 0), x[x > 1], CUPY.where(x > 1)
+    CUPY.asarray([1.0])
+    assert TRANSFERS == [
+        "float", "get", "bool", "a boolean index",
+        "where with one argument", "an array from the host",
+    ]  # fmt: skip
 
 
 # ---- the package runs on it -----------------------------------------------------
@@ -89,16 +93,53 @@ def test_every_fixture_forward_and_backward(case):
 
 
 def test_no_transfer_inside_forward_or_backward(load_case, monkeypatch):
-    """Ids, labels and mask are checked where they enter; nothing else waits."""
+    """Ids, labels and mask are checked by what the host has sent."""
     case = load_case("pretraining_tied_gelu")
     model, arguments = case.model().train(), case.arguments()
     TRANSFERS.clear()
     loss = case.loss(model(**arguments))
-    # input ids, segments, positions, mask, labels, next-sentence labels
-    assert set(TRANSFERS) == {"get"} and len(TRANSFERS) <= 6
-    TRANSFERS.clear()
     loss.backward()
     assert TRANSFERS == []
+
+
+def test_what_the_host_has_sent_is_not_fetched_to_be_checked():
+    sent = np.array([[1, 2], [3, 0]])
+    for ids in (
+        lucid.tensor(sent),
+        lucid.tensor(sent.tolist()),
+        lucid.tensor(sent.astype(np.int32), dtype="int64"),
+        lucid.tensor(sent.astype(float), dtype="int64"),
+        Tensor(sent).to("cupy"),
+    ):
+        TRANSFERS.clear()
+        np.testing.assert_array_equal(ids.host_values(), [[1, 2], [3, 0]])
+        assert TRANSFERS == []
+
+
+def test_a_note_never_speaks_for_other_values():
+    sent = np.array([1, 2, 3])
+    ids = lucid.tensor(sent)
+    sent[0] = 9
+    assert ids.host_values().tolist() == [1, 2, 3]
+    changed = [ids + 1, ids[1:], ids.reshape(1, 3), lucid.tensor(ids)]
+    for other in changed:
+        TRANSFERS.clear()
+        np.testing.assert_array_equal(other.host_values(), other.numpy())
+        assert TRANSFERS == ["get", "get"]  # the check fetched them
+    ids.data = ids.data + 7
+    assert ids.host_values().tolist() == [8, 9, 10]
+    ids = lucid.tensor([1, 2, 3])
+    ids.data[0] = 5  # unseen by the check, but never shown as a value
+    assert ids.numpy().tolist() == ids.tolist() == [5, 2, 3]
+    assert ids.to("numpy").tolist() == [5, 2, 3]
+
+
+def test_ids_computed_on_the_device_are_checked_too():
+    table = lucid.tensor(np.ones((4, 2)))
+    ids = lucid.tensor([1, 3])
+    assert F.embedding(ids, table).shape == (2, 2)
+    with pytest.raises(ValueError, match="4"):
+        F.embedding(ids + 1, table)
 
 
 def test_a_seed_gives_the_same_model_on_both_backends(tiny):
@@ -141,6 +182,52 @@ def test_a_model_and_an_input_on_different_backends(tiny):
         model(inputs_embeds=embeds)
 
 
+ELSEWHERE = {
+    "operators": lambda here, there: here + there,
+    "matrix product": lambda here, there: here @ there,
+    "where": lambda here, there: ops.where(there > 0, here, here),
+    "where, its branches": lambda here, there: ops.where(
+        here > 0, here, there
+    ),
+    "concatenate": lambda here, there: ops.concatenate([here, there]),
+    "gradient": lambda here, there: here.backward(there),
+    "linear": lambda here, there: F.linear(there, here),
+    "layer norm": lambda here, there: F.layer_norm(there, here[0], here[0]),
+    "embedding": lambda here, there: F.embedding(
+        (there > 9).to(dtype="int64"), here
+    ),
+    "attention": lambda here, there: F.attention(
+        *(t.reshape(1, 1, 4, 4) for t in (here, here, there))
+    ),
+    "mean squared error": F.mse_loss,
+    "cross-entropy": lambda here, there: F.cross_entropy(
+        here, there.argmax(1)
+    ),
+    "the weights of classes": lambda here, there: F.cross_entropy(
+        here, here.argmax(1), there[0]
+    ),
+}
+
+
+@pytest.mark.parametrize("operation", ELSEWHERE)
+def test_two_backends_are_named(operation):
+    here = lucid.tensor(np.ones((4, 4)), requires_grad=True)
+    there = lucid.tensor(np.ones((4, 4))).to("numpy")
+    with pytest.raises(ValueError, match=r"numpy.*cupy|cupy.*numpy"):
+        ELSEWHERE[operation](here, there)
+
+
+@pytest.mark.parametrize(
+    "name", ["input_ids", "token_type_ids", "position_ids", "attention_mask"]
+)
+def test_a_model_names_the_argument_that_lies_elsewhere(tiny, name):
+    model = bert.BERTModel(tiny())
+    arguments = {"input_ids": lucid.tensor([[1, 1]])}
+    arguments[name] = lucid.tensor([[1, 1]]).to("numpy")
+    with pytest.raises(ValueError, match=f"{name}: lies on numpy.*cupy"):
+        model(**arguments)
+
+
 def test_linear_names_what_lies_elsewhere():
     x, weight = lucid.tensor(np.ones((2, 3))), lucid.tensor(np.ones((4, 3)))
     bias = lucid.tensor(np.ones(4)).to("numpy")
@@ -178,9 +265,10 @@ def test_every_operation(load_case):
         F.cross_entropy(a, lucid.tensor([0, -100, 3]), b[0].detach()),
         F.attention(heads, heads, heads, None, 0.3)[0],
     ]  # fmt: skip
+    ones = [lucid.tensor(np.ones(result.shape)) for result in results]
     TRANSFERS.clear()
-    for result in results:
-        result.backward(lucid.tensor(np.ones(result.shape)))
+    for result, one in zip(results, ones, strict=True):
+        result.backward(one)
     assert TRANSFERS == []
     assert isinstance(a.grad.data, DeviceArray)
     assert "backend=cupy" in repr(a)

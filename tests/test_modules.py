@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from backends import share_memory
 
 import lucid
 from lucid import nn
@@ -18,7 +19,7 @@ class Block(nn.Module):
     def __init__(self):
         self.first = nn.Linear(3, 4)
         self.steps = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
-        self.scale = nn.Parameter(np.ones(4, np.float32))
+        self.scale = nn.Parameter(init.ones((4,)))
         self.again = self.scale
         self.dropout = nn.Dropout(0.5)
         self.plain = lucid.tensor([1.0])
@@ -83,11 +84,11 @@ def test_state_dict_shares_memory_and_loads_into_another():
     lucid.manual_seed(1)
     source, target = Block(), Block()
     state = source.state_dict()
-    assert np.shares_memory(state["scale"].data, source.scale.data)
+    assert share_memory(state["scale"], source.scale)
     assert target.load_state_dict(state) == ([], [])
     for name, parameter in target.named_parameters():
         np.testing.assert_array_equal(parameter.numpy(), state[name].numpy())
-        assert not np.shares_memory(parameter.data, state[name].data)
+        assert not share_memory(parameter, state[name])
 
 
 def test_loading_under_an_alias():

@@ -216,9 +216,9 @@ def test_linear(shape, out, seed, with_bias):
 def test_layer_norm(shape, size, seed):
     x = draw((*shape[:-1], size), seed)
     weight, bias = draw((size,), seed + 1), draw((size,), seed + 2)
-    a = x.numpy()
     # two features are +-1 once normalised: keep them apart
-    a += np.linspace(0.0, 3.0, size)
+    a = x.numpy() + np.linspace(0.0, 3.0, size)
+    x = lucid.tensor(a, requires_grad=True)
     normal = (a - a.mean(-1, keepdims=True)) / np.sqrt(
         a.var(-1, keepdims=True) + 1e-3
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from lucid.autograd import Tensor, record
+from lucid.autograd import Tensor, check_same_backend, record
 from lucid.backend import Array, array_module, run_rows
 from lucid.nn.dropout import check_probability, dropout_mask
 
@@ -94,7 +94,8 @@ def attention(
     TypeError
         If the mask is not boolean.
     ValueError
-        If shapes do not fit, or `dropout` is outside [0, 1).
+        If shapes do not fit, `dropout` is outside [0, 1), or the inputs do
+        not all lie on one backend.
 
     Notes
     -----
@@ -102,6 +103,7 @@ def attention(
     (attention-dropout) and (attention-grad). Vaswani et al., "Attention is
     all you need", section 3.2.1.
     """
+    check_same_backend(query=query, key=key, value=value, mask=mask)
     _check_shapes(query, key, value, mask)
     xp = array_module(query.data)
     q, k, v = query.data, key.data, value.data

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from lucid.autograd import Tensor, record
-from lucid.backend import Array, array_module, scatter_add, to_numpy
+from lucid.autograd import Tensor, check_same_backend, record
+from lucid.backend import Array, array_module, scatter_add
 from lucid.nn.init import truncated_normal
 from lucid.nn.module import Module, Parameter
 
@@ -14,7 +14,8 @@ def check_ids(ids: Tensor, limit: int, name: str) -> None:
 
     NumPy takes negative indices from the end, and CuPy wraps every index
     out of range without a word, so ids are checked where they enter. Ids
-    that lie on a device are copied to the host for it.
+    that were computed on a device are copied to the host for it; those that
+    came from the host are known there.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def check_ids(ids: Tensor, limit: int, name: str) -> None:
     """
     if ids.dtype.kind not in "iu":
         raise TypeError(f"{name}: wanted integers, got {ids.dtype}")
-    values = to_numpy(ids.data)
+    values = ids.host_values()
     if not values.size:
         return
     for value in (int(values.min()), int(values.max())):
@@ -88,6 +89,7 @@ def embedding(
     >>> embedding(lucid.tensor([1, 0, 1]), table).tolist()
     [[2.0, 3.0], [0.0, 1.0], [2.0, 3.0]]
     """
+    check_same_backend(**{"weight": weight, name: ids})
     check_ids(ids, weight.shape[0], name)
 
     def vjp(g: Array) -> tuple[Array]:

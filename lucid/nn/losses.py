@@ -3,15 +3,8 @@
 
 from __future__ import annotations
 
-from lucid.autograd import Tensor, record
-from lucid.backend import (
-    Array,
-    array_module,
-    asarray,
-    run_rows,
-    to_numpy,
-    use_backend,
-)
+from lucid.autograd import Tensor, check_same_backend, record
+from lucid.backend import Array, array_module, run_rows
 
 _REDUCTIONS = ("mean", "sum", "none")
 
@@ -38,7 +31,7 @@ def _check_labels(
         raise ValueError(
             f"{name}: expected shape {shape}, got {labels.shape}"
         )
-    values = to_numpy(labels.data)
+    values = labels.host_values()
     wrong = (values != ignore_index) & ((values < 0) | (values >= classes))
     if wrong.any():
         raise ValueError(
@@ -127,7 +120,8 @@ def cross_entropy(
     TypeError
         If logits are not floating point or labels not integers.
     ValueError
-        If a label is out of range or shapes do not fit.
+        If a label is out of range, shapes do not fit, or the tensors do
+        not all lie on one backend.
 
     Notes
     -----
@@ -146,6 +140,7 @@ def cross_entropy(
     if logits.dtype.kind != "f":
         raise TypeError(f"logits: wanted floating point, got {logits.dtype}")
     classes = logits.shape[-1]
+    check_same_backend(logits=logits, **{name: labels}, weight=weight)
     _check_labels(labels, logits.shape[:-1], classes, ignore_index, name)
     if weight is not None and weight.shape != (classes,):
         raise ValueError(
@@ -153,8 +148,7 @@ def cross_entropy(
         )
     xp = array_module(logits.data)
     z = logits.data.reshape(-1, classes)
-    with use_backend(logits.backend):
-        y = asarray(labels.data).reshape(-1)
+    y = labels.data.reshape(-1)
     counts = y != ignore_index
     y = xp.where(counts, y, 0)
     importance = counts.astype(z.dtype)
@@ -216,6 +210,7 @@ def mse_loss(
             f"targets: expected shape {predictions.shape}, got "
             f"{targets.shape}"
         )
+    check_same_backend(predictions=predictions, targets=targets)
     squares = (predictions - targets) ** 2
     if reduction == "none":
         return squares

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lucid.autograd import Tensor
+from lucid.autograd import Tensor, check_same_backend
 from lucid.models.text.bert.config import BERTConfig
 from lucid.nn.dropout import Dropout
 from lucid.nn.embedding import Embedding
@@ -139,7 +139,9 @@ class BERTEmbeddings(Module):
                 "input_ids, inputs_embeds: exactly one is required, got "
                 "neither"
             )
-        size = self.word_embeddings.weight.shape[1]
+        table = self.word_embeddings.weight
+        check_same_backend(weight=table, inputs_embeds=inputs_embeds)
+        size = table.shape[1]
         if inputs_embeds.dtype.kind != "f":
             raise TypeError(
                 f"inputs_embeds: wanted floating point, got "

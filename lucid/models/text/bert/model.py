@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from lucid.autograd import Tensor
-from lucid.backend import asarray, to_numpy, use_backend
+from lucid.autograd import Tensor, check_same_backend
 from lucid.models.base import PretrainedModel
 from lucid.models.outputs import BERTModelOutput
 from lucid.models.text.bert.config import BERTConfig
@@ -75,17 +74,16 @@ def visible_keys(
             f"attention_mask: expected shape {wanted}, got "
             f"{attention_mask.shape}"
         )
-    values = to_numpy(attention_mask.data)
+    values = attention_mask.host_values()
     wrong = values[(values != 0) & (values != 1)]
     if wrong.size:
         raise ValueError(
             f"attention_mask: wanted 0 and 1 only, got {wrong[0]}"
         )
-    visible = values == 1
-    if visible.all():
+    if values.all():
         return None
-    with use_backend(attention_mask.backend):
-        return Tensor(asarray(visible.reshape(shapes[attention_mask.shape])))
+    visible = attention_mask.data == 1
+    return Tensor(visible.reshape(shapes[attention_mask.shape]))
 
 
 class BERTModel(BERTPretrainedModel):
@@ -169,6 +167,7 @@ class BERTModel(BERTPretrainedModel):
         x = self.embeddings(
             input_ids, token_type_ids, position_ids, inputs_embeds
         )
+        check_same_backend(embeddings=x, attention_mask=attention_mask)
         mask = visible_keys(attention_mask, *x.shape[:2])
         states, attentions = self.encoder(x, mask)
         return BERTModelOutput(
