@@ -459,7 +459,7 @@ class Tensor:
         return record(data, (self,), vjp)
 
     def _note(self, source: Array) -> None:
-        """Note which integers the host has sent, if this lies on a device."""
+        """Note the integers that the host has sent, if this left it."""
         left = isinstance(source, np.ndarray) and self.backend != "numpy"
         if left and self.dtype.kind in "iub":
             self._sent = self.data, np.array(source, dtype=self.dtype)
