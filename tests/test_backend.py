@@ -291,6 +291,9 @@ def test_a_shared_product_is_the_product(two_blas_threads, rows):
     a, b = rng.standard_normal((rows, 30)), rng.standard_normal((30, 7))
     np.testing.assert_allclose(backend.matmul_rows(a, b), a @ b, 0, 1e-12)
     np.testing.assert_allclose(backend.matmul_rows(b.T, a.T), (a @ b).T)
+    bias = rng.standard_normal(7)
+    with_bias = backend.matmul_rows(a, b, bias)
+    np.testing.assert_allclose(with_bias, a @ b + bias, 0, 1e-12)
 
 
 def test_an_error_in_a_block_is_raised():

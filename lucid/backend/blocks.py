@@ -90,13 +90,15 @@ def run_rows(
 _FEW_ROWS = 64  # a product of fewer is not worth sharing
 
 
-def matmul_rows(a: Array, b: Array) -> Array:
+def matmul_rows(a: Array, b: Array, bias: Array | None = None) -> Array:
     """Matrix product, the rows of ``a`` shared out among the threads.
 
     Parameters
     ----------
     a : array, shape (M, K)
     b : array, shape (K, N)
+    bias : array, shape (N,), optional
+        Added to every row, by the thread that has just made it.
 
     Returns
     -------
@@ -108,10 +110,12 @@ def matmul_rows(a: Array, b: Array) -> Array:
     """
     xp = array_module(a)
     product = xp.empty((len(a), b.shape[1]), dtype=a.dtype)
-    run_rows(
-        lambda a, product: xp.matmul(a, b, out=product),
-        a,
-        product,
-        block=max(-(-len(a) // thread_count()), _FEW_ROWS),
-    )
+
+    def kernel(a: Array, product: Array) -> None:
+        xp.matmul(a, b, out=product)
+        if bias is not None:
+            xp.add(product, bias, out=product)
+
+    block = max(-(-len(a) // thread_count()), _FEW_ROWS)
+    run_rows(kernel, a, product, block=block)
     return product

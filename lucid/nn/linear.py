@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from lucid.autograd import Tensor, record
-from lucid.backend import Array, matmul_rows, run_rows
+from lucid.backend import Array, matmul_rows
 from lucid.nn.init import truncated_normal, zeros
 from lucid.nn.module import Module, Parameter
 
@@ -37,10 +37,6 @@ def _check_fit(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
                 f"{name}: {other.dtype} does not go with a weight of "
                 f"{weight.dtype}; convert one of them with .to(dtype=...)"
             )
-
-
-def _add_bias_rows(y: Array, bias: Array) -> None:
-    y += bias
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -78,9 +74,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     _check_fit(x, weight, bias)
     rows = x.data.reshape(-1, x.shape[-1])
-    y = matmul_rows(rows, weight.data.T)
-    if bias is not None:
-        run_rows(lambda block: _add_bias_rows(block, bias.data), y)
+    shift = None if bias is None else bias.data
+    y = matmul_rows(rows, weight.data.T, shift)
 
     def vjp(g: Array) -> tuple[Array, ...]:  # (modules-linear-grad)
         g = g.reshape(y.shape)
