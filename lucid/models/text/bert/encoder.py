@@ -81,7 +81,11 @@ class BERTEncoder(Module):
         )
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        output_hidden_states: bool = True,
+        output_attentions: bool = True,
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """Run all layers.
 
@@ -91,16 +95,21 @@ class BERTEncoder(Module):
             The embeddings.
         mask : Tensor of bool, optional
             True where a key is visible; (B, 1, 1, T) or (B, 1, T, T).
+        output_hidden_states, output_attentions : bool
+            Whether to keep the states below the last, and the weights.
 
         Returns
         -------
-        states : tuple of L + 1 Tensors, shape (B, T, H)
+        states : tuple of L + 1 Tensors, or of the last; shape (B, T, H)
             The embeddings, then the output of every layer.
-        attentions : tuple of L Tensors, shape (B, A, T, T)
+        attentions : tuple of L Tensors, or of none; shape (B, A, T, T)
         """
         states, attentions = [x], []
         for layer in self.layer:
             x, weights = layer(x, mask)
+            if not output_hidden_states:
+                states.clear()
             states.append(x)
-            attentions.append(weights)
+            if output_attentions:
+                attentions.append(weights)
         return tuple(states), tuple(attentions)

@@ -169,7 +169,9 @@ class BERTModel(BERTPretrainedModel):
         )
         check_same_backend(embeddings=x, attention_mask=attention_mask)
         mask = visible_keys(attention_mask, *x.shape[:2])
-        states, attentions = self.encoder(x, mask)
+        states, attentions = self.encoder(
+            x, mask, output_hidden_states, output_attentions
+        )
         return BERTModelOutput(
             last_hidden_state=states[-1],
             pooler_output=self.pooler(states[-1]) if self.pooler else None,
