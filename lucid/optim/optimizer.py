@@ -221,7 +221,8 @@ class Optimizer:
         Raises
         ------
         ValueError
-            If names are missing or unexpected, or a shape differs.
+            If names are missing or unexpected, a shape differs, or a
+            learning rate is out of range.
         """
         parameters = self.parameters()
         rates = {f"group.{i}.lr" for i in range(len(self.groups))}
@@ -244,9 +245,12 @@ class Optimizer:
                     if slot == "steps"
                     else _checked_copy(key, state[key], parameters[name])
                 )
+        lrs = [float(state[f"group.{i}.lr"]) for i in range(len(rates))]
+        for lr in lrs:
+            check_from_zero("lr", lr)
         self.state = new
-        for i, group in enumerate(self.groups):
-            group.lr = float(state[f"group.{i}.lr"])
+        for group, lr in zip(self.groups, lrs, strict=True):
+            group.lr = lr
 
 
 def _checked_copy(key: str, values: Any, parameter: Parameter) -> Array:
