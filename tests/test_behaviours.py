@@ -1,8 +1,8 @@
 """Behaviours which public BERT implementations got wrong, one test or more per row.
 
 The rows are those of the project's list of thirty-two; each docstring names where
-the fault was reported. Rows 4, 6, 7, 8, 30, 31, 32 and the data half of row 25
-concern masking, tokenisation and optimisers, which this edition does not have yet.
+the fault was reported. Rows 4, 6, 7, 8 and the data half of row 25 are in
+test_data.py, row 30 in test_text.py, rows 31 and 32 in test_optim.py.
 """
 
 from __future__ import annotations

@@ -114,6 +114,8 @@ class PretrainingBatches:
         self.masking = Masking(
             tokenizer, mask_share, max_masked, whole_words
         )
+        self._text: list[Sequence[str]] = []  # of the last block
+        self._ids: list[list[list[int]]] = []
         self._go_to(0, 0, 0)
 
     def _go_to(self, epoch: int, block: int, batch: int) -> None:
@@ -128,15 +130,17 @@ class PretrainingBatches:
     def _encode(
         self, documents: list[Sequence[str]]
     ) -> list[list[list[int]]]:
-        encoded = []
+        if documents == self._text:  # a corpus of one block, next epoch
+            return self._ids
+        self._text, self._ids = documents, []
         for document in documents:
             ids = [self.tokenizer.encode(text)[1:-1] for text in document]
             if sentences := [sentence for sentence in ids if sentence]:
-                encoded.append(sentences)
-        return encoded
+                self._ids.append(sentences)
+        return self._ids
 
     def _group(self, documents: list[Sequence[str]]) -> list[list[Pair]]:
-        rng = self._rng(self.block)
+        rng = self._rng(self.block, 0)
         encoded = self._encode(documents)
         pairs = list(
             make_pairs(encoded, self.max_length, rng, self.short_share)
@@ -165,7 +169,7 @@ class PretrainingBatches:
                 [int(p.is_random) for p in pairs]
             ),
         }
-        rng = self._rng(self.block, self.batch)
+        rng = self._rng(self.block, 1 + self.batch)
         for row, pair in enumerate(pairs):
             ids = [first, *pair.a, end, *pair.b, end]
             hidden, labels = self.masking(ids, rng)

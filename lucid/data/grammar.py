@@ -230,8 +230,8 @@ class IdealReader:
     Notes
     -----
     Derived in :doc:`/chapters/pretraining-data`: words by equations
-    (pretraining-data-hidden), (pretraining-data-factors) and
-    (pretraining-data-choices), pairs by (pretraining-data-pair). The
+    (pretraining-data-factors), (pretraining-data-choices) and
+    (pretraining-data-answer), pairs by (pretraining-data-pair). The
     batches have to come from a
     :class:`lucid.data.batches.PretrainingBatches` with ``short_share=0``
     and without ``whole_words`` and ``max_masked``.

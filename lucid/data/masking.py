@@ -71,8 +71,9 @@ class Masking:
         vocab = tokenizer.vocab
         self.vocab_size, self.mask_id = len(vocab), vocab["[MASK]"]
         self.share, self.most, self.whole_words = share, most, whole_words
-        special = ("[PAD]", "[CLS]", "[SEP]", "[MASK]")
-        self._never = np.array([vocab[token] for token in special])
+        self._may = np.ones(len(vocab), dtype=bool)
+        for token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"):
+            self._may[vocab[token]] = False
         self._inner = np.zeros(len(vocab), dtype=bool)
         for piece, number in vocab.items():
             self._inner[number] = piece.startswith("##")
@@ -111,7 +112,7 @@ class Masking:
     def _choose(
         self, ids: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
-        candidates = np.flatnonzero(~np.isin(ids, self._never))
+        candidates = np.flatnonzero(self._may[ids])
         count = self.count(len(ids))
         if not self.whole_words or len(candidates) == 0:
             return rng.permutation(candidates)[:count]
