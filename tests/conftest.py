@@ -47,10 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    elsewhere = backends.Chosen.name != "numpy"
-    if elsewhere and collection_path.name in backends.NOT_THE_PACKAGE:
-        return True
-    return None
+    return True if backends.left_out(collection_path.name) else None
+
+
+def pytest_report_header() -> str:
+    chosen = backends.Chosen
+    return f"backend: {chosen.name} {chosen.reason or ''}"
 
 
 @pytest.hookimpl(tryfirst=True)

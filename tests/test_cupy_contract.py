@@ -5,7 +5,6 @@ every wait for the device. What this cannot show: speed, and CUDA itself.
 """
 
 import copy
-import sys
 
 import numpy as np
 import pytest
@@ -275,16 +274,6 @@ def test_every_operation(load_case):
     layer = nn.Linear(4, 2)
     layer(a.detach().to(dtype="float32")).sum().backward()
     assert layer.weight.grad.backend == "cupy"
-
-
-def test_the_names_we_use_are_in_the_real_wheel():
-    """Where CuPy is installed (it imports without a driver), it has them."""
-    sys.modules.pop("cupy", None)
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-    if cupy is CUPY:
-        pytest.skip("CuPy is not installed")
-    missing = [n for n in vars(CUPY) if n[0] != "_" and not hasattr(cupy, n)]
-    assert not missing
 
 
 def test_the_switch_found_the_double():

@@ -36,7 +36,7 @@ def wanted_by_conda() -> dict[str, SpecifierSet]:
     text = (ROOT / "environment.yml").read_text("utf-8")
     below = text.split("dependencies:\n", 1)[1]
     found = {}
-    for line in re.findall(r"^  - ([^:\n]+)$", below, re.M):
+    for line in re.findall(r"^ +- ([^-:\n][^:\n]+)$", below, re.M):
         requirement = Requirement(line)
         found[canonicalize_name(requirement.name)] = requirement.specifier
     return found
@@ -53,6 +53,23 @@ def test_same_packages_and_versions():
 def test_conda_installs_the_package_itself():
     text = (ROOT / "environment.yml").read_text("utf-8")
     assert re.search(r"^  - pip:\n      - -e \.$", text, re.M)
+
+
+def test_the_two_conda_environments_differ_by_cupy_alone():
+    with_cupy, without = [], []
+    for name in ("environment.yml", "environment-cuda.yml"):
+        lines = (ROOT / name).read_text("utf-8").splitlines()
+        with_cupy.append([line.strip() for line in lines if "cupy" in line])
+        without.append([line for line in lines if "cupy" not in line])
+    assert without[0] == without[1]
+    wheel, package = (lines[0].removeprefix("- ") for lines in with_cupy)
+    assert len(with_cupy[0]) == len(with_cupy[1]) == 1
+    assert wheel in PROJECT["optional-dependencies"]["test"]
+    for extra in ("cuda12", "cuda13"):  # what pip gives a CUDA machine
+        (line,) = PROJECT["optional-dependencies"][extra]
+        requirement = Requirement(line)
+        assert requirement.extras == {"ctk"}
+        assert requirement.specifier == Requirement(package).specifier
 
 
 def test_this_interpreter_is_among_the_named_ones():

@@ -1,6 +1,7 @@
 """Run the checks of `make test`, all or those named, and say how each went.
 
-python tools/check.py [tangle] [chapters] [lint] [types] [book] [tests] [notebooks]
+python tools/check.py [tangle] [chapters] [lint] [types] [book] [tests] [cupy]
+                       [notebooks]
 """
 
 from __future__ import annotations
@@ -58,6 +59,15 @@ CHECKS = {
         "the tests and the package's examples pass",
         [[*TEST, "tests"]],
         "One of them alone: .venv/bin/pytest tests/test_NAME.py",
+    ),
+    "cupy": (
+        "the package keeps CuPy's rules: its tests on a strict stand-in, and "
+        "each call against CuPy's signatures",
+        [
+            [*TEST, "--backend=cupy-double", "tests"],
+            [*TEST, "--backend=audit", "tests"],
+        ],
+        "See tests/cupy_double.py, which says what is refused and why",
     ),
     "notebooks": (
         "every chapter runs and prints what it shows",

@@ -25,7 +25,7 @@ NEEDS_MODEL = ("test", "lab")
 ABOUT = {
     "book": "the book's tools (half a gigabyte)",
     "lab": "the book's tools, JupyterLab and a checkpoint (0.7 GB)",
-    "test": "the tools of the book and of the tests, and a checkpoint (0.7 GB)",
+    "test": "the tools of the book and of the tests, a checkpoint, CuPy (1 GB)",
     "bench": "PyTorch and transformers (1 GB; with CUDA, as on Linux, 6 GB)",
 }
 
