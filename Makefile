@@ -1,12 +1,13 @@
 # make book   build the book and open it        make test   prove all of it
 # make lab    run the chapters in Jupyter       make bench  time it beside its peers
 # make tangle write lucid/ from the chapters    make clean  remove what was built
+# make gpu-check   on a CUDA machine with CuPy: compare with NumPy, and time it
 #
 # Needs Python 3.11 or newer, make and the package index, nothing else.
 # Another interpreter: make book PYTHON=/path/to/python3.12
 
 .DEFAULT_GOAL := help
-.PHONY: help book test lab bench tangle clean distclean
+.PHONY: help book test lab bench tangle gpu-check clean distclean
 
 # The newest Python on the path that is new enough (and really starts).
 ifndef PYTHON
@@ -21,7 +22,7 @@ SETUP = @command -v $(PYTHON) >/dev/null 2>&1 || { \
   echo "or name one: make $@ PYTHON=/path/to/python3.12"; exit 1; }; $(PYTHON) tools/setup_env.py
 
 help:
-	@sed -n '1,6s/^# \{0,1\}//p' Makefile
+	@sed -n '1,7s/^# \{0,1\}//p' Makefile
 
 book:
 	$(SETUP) book
@@ -44,6 +45,9 @@ bench:
 tangle:
 	$(SETUP) book
 	@$(VENV)/python tools/tangle.py
+
+gpu-check:
+	@$(PYTHON) tools/gpu_check.py  # no .venv: what the machine has must do
 
 clean:
 	rm -rf _build .pytest_cache .hypothesis .mypy_cache .ruff_cache

@@ -378,6 +378,27 @@ for _name, _text in NAMES["generator"].items():
     setattr(_Generator, _name, _draw(_name, _text))
 
 
+class _Pool:
+    """A memory pool that keeps nothing."""
+
+    def used_bytes(self):
+        return 0
+
+    total_bytes = free_all_blocks = used_bytes
+
+
+_RUNTIME = types.SimpleNamespace(
+    getDeviceProperties=lambda device: {
+        "name": b"a stand-in",
+        "major": 0,
+        "minor": 0,
+        "totalGlobalMem": 0,
+    },
+    driverGetVersion=lambda: 0,
+    runtimeGetVersion=lambda: 0,
+)
+
+
 class _Event:
     """A mark in the stream of work; here, a moment on the host's clock."""
 
@@ -406,8 +427,10 @@ def _make():
     names["__version__"] = NAMES["version"]
     cupy.add.at = _add_at
     cupy.random = types.SimpleNamespace(default_rng=_Generator)
+    cupy.get_default_memory_pool = _Pool
     cupy.cuda = types.SimpleNamespace(
         Event=_Event,
+        runtime=_RUNTIME,
         get_elapsed_time=lambda a, b: 1000 * (b.time - a.time),
     )
     return cupy

@@ -47,6 +47,9 @@ def test_every_attribute_of_the_double_is_in_the_wheel(cupy):
     assert public(CUPY) - set(dir(cupy)) == set()
     assert public(CUPY.cuda) - set(dir(cupy.cuda)) == set()
     assert public(CUPY.cuda.Event) - set(dir(cupy.cuda.Event)) == set()
+    runtime, pool = cupy.cuda.runtime, cupy.cuda.MemoryPool
+    assert public(CUPY.cuda.runtime) - set(dir(runtime)) == set()
+    assert public(CUPY.get_default_memory_pool) - set(dir(pool)) == set()
     assert public(DeviceArray) - set(dir(cupy.ndarray)) == set()
 
 
