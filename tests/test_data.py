@@ -226,7 +226,7 @@ def test_row_25_data_and_head_agree(tiny):
     bias = dict(model.named_parameters())["cls.seq_relationship.bias"]
     weight = dict(model.named_parameters())["cls.seq_relationship.weight"]
     weight.data[...] = 0
-    bias.data[...] = [5, -5]  # sure that B follows
+    bias.data = lucid.tensor([5.0, -5.0]).data  # sure that B follows
     losses = {
         y: model(
             batch["input_ids"],
