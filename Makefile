@@ -40,7 +40,7 @@ lab:
 
 bench:
 	$(SETUP) bench
-	@$(VENV)/python -m benchmarks
+	@$(VENV)/python -m benchmarks --json _build/bench.json
 
 tangle:
 	$(SETUP) book

@@ -1,1 +1,6 @@
 """Lucid beside its peers, in one run."""
+
+from pathlib import Path
+
+RESULTS = Path(__file__).with_name("results.json")
+SIZES = Path(__file__).with_name("sizes.json")

