@@ -85,14 +85,15 @@ def _plain(value):
     return value._array if isinstance(value, DeviceArray) else value
 
 
-_VIEWS = set(
-    "broadcast_to ravel reshape split squeeze swapaxes transpose".split()
+_NO_KERNEL = set(  # views, and memory as it is found
+    "broadcast_to empty empty_like ravel reshape split squeeze swapaxes "
+    "transpose".split()
 )
 
 
 def _call(name, text, function, args, kwargs):
     """Call NumPy's ``function`` if CuPy's signature allows the call."""
-    if name not in _VIEWS:
+    if name not in _NO_KERNEL:
         KERNELS[name] += 1
     try:
         bound = _signature_of(text).bind(*args, **kwargs)
