@@ -84,3 +84,12 @@ def test_a_file_is_no_folder(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(FileNotFoundError, match="is a file, not a folder"):
         checkpoint.read_config(path)
+
+
+def test_a_dtype_that_another_package_taught_numpy(tmp_path, monkeypatch):
+    """CuPy imports ml_dtypes where it is installed; NumPy then reads BF16."""
+    write(tmp_path)
+    taught = {"w": np.zeros(2, "V2")}
+    monkeypatch.setattr(checkpoint, "load_file", lambda path: taught)
+    with pytest.raises(ValueError, match="NumPy lacks"):
+        checkpoint.read_weights(tmp_path)

@@ -139,6 +139,10 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
         ) from error
     renamed: dict[str, np.ndarray] = {}
     for name, values in weights.items():
+        if values.dtype.kind == "V":  # taught to NumPy by another package
+            raise ValueError(
+                f"{path}: holds a dtype that NumPy lacks ({values.dtype})"
+            )
         new = _todays_name(name)
         if new in weights and new != name:
             raise ValueError(f"{path}: holds both {name} and {new}")
