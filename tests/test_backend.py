@@ -213,6 +213,7 @@ def test_every_row_is_run_once_and_results_come_in_order():
 @pytest.fixture
 def two_blas_threads():
     """Whatever the environment says: BLAS has two threads in this test."""
+    cores._blas.cache_clear()  # another test may have loaded SciPy's since
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         yield
 
