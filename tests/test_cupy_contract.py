@@ -6,9 +6,10 @@ every wait for the device. What this cannot show: speed, and CUDA itself.
 
 import copy
 
+import cupy_double
 import numpy as np
 import pytest
-from cupy_double import CUPY, TRANSFERS, DeviceArray, install
+from cupy_double import CUPY, SPECIAL, TRANSFERS, DeviceArray, install
 
 import lucid
 from lucid import backend, nn, ops
@@ -16,6 +17,7 @@ from lucid.autograd import Tensor
 from lucid.backend import switch
 from lucid.models.text import bert
 from lucid.nn import functional as F
+from lucid.optim import AdamW
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +49,9 @@ REFUSED = {
     "a hash": lambda: hash(x),
     "membership": lambda: 1.0 in x,
     "use as an index": lambda: [1, 2][DeviceArray(np.array(0))],
+    "add.at of int16": lambda: CUPY.add.at(
+        CUPY.zeros(3, "i2"), CUPY.asarray([0]), 1
+    ),
 }
 
 
@@ -54,6 +59,11 @@ REFUSED = {
 def test_the_double_refuses(what):
     with pytest.raises((TypeError, ValueError)):
         REFUSED[what]()
+
+
+def test_the_double_gives_the_error_function_of_float16_in_float64():
+    for given, found in (("f2", "f8"), ("f4", "f4"), ("f8", "f8")):
+        assert SPECIAL.erf(CUPY.zeros(3, given)).dtype == found
 
 
 def test_the_double_wraps_indices_and_counts_waits():
@@ -68,6 +78,15 @@ def test_the_double_wraps_indices_and_counts_waits():
         "float", "get", "bool", "a boolean index",
         "where with one argument", "an array from the host",
     ]  # fmt: skip
+
+
+def test_strict_finds_the_place(monkeypatch):
+    monkeypatch.setattr(cupy_double, "STRICT", True)
+    twice = CUPY.asarray([0, 0])
+    with pytest.raises(AssertionError, match="out of range of 3"):
+        x[CUPY.asarray([3])]
+    with pytest.raises(AssertionError, match="written twice"):
+        CUPY.zeros(3)[twice] = 1.0
 
 
 # ---- the package runs on it -----------------------------------------------------
@@ -99,6 +118,21 @@ def test_no_transfer_inside_forward_or_backward(load_case, monkeypatch):
     loss = case.loss(model(**arguments))
     loss.backward()
     assert TRANSFERS == []
+
+
+def test_a_step_of_training_waits_only_to_show_its_loss(load_case):
+    case = load_case("pretraining_tied_gelu")
+    model, arguments = case.model().train(), case.arguments()
+    optimizer = AdamW(model.named_parameters())
+    TRANSFERS.clear()
+    for shown in ([], ["item"]):
+        optimizer.zero_grad()
+        loss = case.loss(model(**arguments))
+        loss.backward()
+        optimizer.step()
+        if shown:
+            assert np.isfinite(loss.item())
+        assert TRANSFERS == shown
 
 
 def test_what_the_host_has_sent_is_not_fetched_to_be_checked():
