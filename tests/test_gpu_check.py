@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cupy_double import install
+from cupy_double import CUPY, install
 
 import lucid
 from lucid.backend import switch
@@ -62,6 +62,19 @@ def test_it_says_what_differs(_on_the_double):
         patch.setattr(gpu_check, "run_both_ways", wrong)
         rows = gpu_check.compare(lucid)
     assert not any(row["passed"] for row in rows)
+
+
+def test_a_slow_device_is_timed_less_often(monkeypatch):
+    monkeypatch.setattr(gpu_check, "TIMING_SECONDS", 0.0)
+    found = gpu_check.timed(
+        CUPY.cuda.Event, CUPY.cuda.get_elapsed_time, lambda: None, 5
+    )
+    assert found["repeats"] == 1
+    monkeypatch.setattr(gpu_check, "TIMING_SECONDS", 60.0)
+    found = gpu_check.timed(
+        CUPY.cuda.Event, CUPY.cuda.get_elapsed_time, lambda: None, 5
+    )
+    assert found["repeats"] == 5
 
 
 def test_without_a_device_it_measures_nothing():
