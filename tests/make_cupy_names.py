@@ -21,9 +21,9 @@ FILE = Path(__file__).with_name("cupy_names.json")
 
 # The allow-list. A name that lucid comes to need is added here.
 FUNCTIONS = (
-    "all any arange argmax array asarray broadcast_to concatenate einsum "
-    "empty empty_like full full_like is_available matmul max min mean ones "
-    "ones_like shares_memory split stack sum take where zeros zeros_like"
+    "all any arange argmax argsort array asarray broadcast_to concatenate "
+    "einsum empty empty_like full full_like is_available matmul max min mean "
+    "ones ones_like shares_memory split stack sum take where zeros zeros_like"
 ).split()
 UFUNCS = (
     "absolute add bitwise_and bitwise_or divide equal exp greater "

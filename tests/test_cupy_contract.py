@@ -96,7 +96,8 @@ def test_every_fixture_forward_and_backward(case):
     model = case.model()
     arguments = case.arguments()
     out = model(**arguments)
-    for name, value in out.__dict__.items():
+    for name in out.keys():
+        value = out[name]
         if isinstance(value, lucid.Tensor) and name in case.outputs:
             assert isinstance(value.data, DeviceArray)
             assert relative(value.numpy(), case.outputs[name]) < 1e-5

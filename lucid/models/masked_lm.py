@@ -6,12 +6,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lucid.autograd import Tensor
+from lucid.autograd import Tensor, check_same_backend
 from lucid.backend import Array, array_module, asarray, use_backend
 from lucid.models.base import PretrainedModel
+from lucid.models.outputs import Later
 from lucid.nn.init import truncated_normal
 from lucid.nn.losses import cross_entropy
 from lucid.nn.module import Parameter
+from lucid.nn.rows import row_numbers, take_rows
 
 
 class MaskedLMMixin(PretrainedModel):
@@ -50,11 +52,73 @@ class MaskedLMMixin(PretrainedModel):
 
         Parameters
         ----------
-        logits : Tensor, shape (B, T, V)
-        labels : Tensor of integers, shape (B, T)
+        logits : Tensor, shape (..., V)
+        labels : Tensor of integers, shape (...)
             The original id where a token was masked, -100 elsewhere.
         """
         return cross_entropy(logits, labels)
+
+    def predict_words(
+        self, states: Tensor, labels: Tensor | None = None
+    ) -> tuple[Tensor | None, Any]:
+        """Run the head: everywhere, or at first only where labels are.
+
+        Parameters
+        ----------
+        states : Tensor, shape (B, T, H)
+            The trunk's last states.
+        labels : Tensor of integers, shape (B, T), optional
+            The original id where a token was masked, -100 elsewhere.
+
+        Returns
+        -------
+        loss : Tensor, one number, or None without labels
+        logits : Tensor, shape (B, T, V), or Later
+            With labels, a `Later`: an output computes it when it is first
+            asked for.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If labels are not integers, of another shape, out of range, or
+            on another backend.
+
+        Notes
+        -----
+        Derived in :doc:`/chapters/masked-lm`, equations
+        (masked-lm-take-forward) and (masked-lm-take-grad).
+        """
+        head = self.cls.predictions
+        if labels is None:
+            return None, head(states)
+        check_same_backend(logits=states, labels=labels)
+        if labels.shape != states.shape[:-1]:
+            raise ValueError(
+                f"labels: expected shape {states.shape[:-1]}, got "
+                f"{labels.shape}"
+            )
+        values = labels.host_values().reshape(-1)
+        known = values[values != -100]
+        if not known.size:
+            known = values[:1]  # a row that does not count, for a loss of 0
+        rows = row_numbers(labels.data != -100, len(known))
+        asked = take_rows(labels.reshape(-1), rows)
+        asked._note(known)
+        some = take_rows(states.reshape(-1, states.shape[-1]), rows)
+        loss = self.masked_lm_loss(head(some), asked)
+        before = head.bias.data.copy()
+
+        def all_logits() -> Tensor:
+            now = head.bias.data
+            if now.shape != before.shape or bool((now != before).any()):
+                raise RuntimeError(
+                    "logits: the weights have changed since the forward "
+                    "pass; ask for the logits before the step, or run the "
+                    "pass again"
+                )
+            return head(states)
+
+        return loss, Later(all_logits)
 
     def resize_token_embeddings(self, vocab_size: int) -> None:
         """Change V: old rows are kept, new rows drawn, the tie holds.

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -30,25 +31,59 @@ class ModelOutput:
 
     def keys(self) -> list[str]:
         """Return the names of the fields that are not None."""
+        here = vars(self)
         names = (field.name for field in fields(self))
-        return [name for name in names if getattr(self, name) is not None]
+        return [name for name in names if here[name] is not None]
 
     def to_tuple(self) -> tuple[Any, ...]:
         """Return the fields that are not None."""
-        return tuple(getattr(self, name) for name in self.keys())
+        return tuple(self)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.to_tuple())
+        return (getattr(self, name) for name in self.keys())
 
     def __len__(self) -> int:
         return len(self.keys())
 
     def __getitem__(self, key: str | int | slice) -> Any:
+        if isinstance(key, slice):
+            return tuple(getattr(self, name) for name in self.keys()[key])
         if not isinstance(key, str):
-            return self.to_tuple()[key]
+            return getattr(self, self.keys()[key])
         if key not in self.keys():
             raise KeyError(f"{key!r} is not among {self.keys()}")
         return getattr(self, key)
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if isinstance(value, Later):
+            value = value.value()
+            setattr(self, name, value)
+        return value
+
+
+class Later:
+    """A value of a `ModelOutput` that is computed when first asked for.
+
+    It is computed as it would have been when this object was made: on the
+    same backend, and recorded for a gradient or not as then.
+
+    Parameters
+    ----------
+    compute : callable
+        Takes no argument and returns the value.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/bert-model`.
+    """
+
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self._compute, self._context = compute, copy_context()
+
+    def value(self) -> Any:
+        """Compute the value."""
+        return self._context.run(self._compute)
 
 
 @dataclass
@@ -84,6 +119,7 @@ class BERTForPreTrainingOutput(ModelOutput):
     loss : Tensor or None
         The sum of the losses whose labels were given.
     prediction_logits : Tensor, shape (B, T, V)
+        With labels, computed when first asked for; ask before a step.
     seq_relationship_logits : Tensor, shape (B, 2)
     mlm_loss, nsp_loss : Tensor or None
         The two parts of the loss.
@@ -103,6 +139,9 @@ class BERTForPreTrainingOutput(ModelOutput):
 @dataclass
 class MaskedLMOutput(ModelOutput):
     """Loss (or None) and logits of shape (B, T, V).
+
+    With labels, the logits are computed when first asked for; ask before a
+    step.
 
     Notes
     -----

@@ -168,10 +168,9 @@ class BERTForMaskedLM(BERTPretrainedModel, MaskedLMMixin):
         Returns
         -------
         MaskedLMOutput
+            With labels, its logits are computed when they are first asked
+            for.
         """
         states = self.bert(input_ids, attention_mask, token_type_ids)[0]
-        logits = self.cls.predictions(states)
-        loss = (
-            None if labels is None else self.masked_lm_loss(logits, labels)
-        )
+        loss, logits = self.predict_words(states, labels)
         return MaskedLMOutput(loss, logits)

@@ -112,7 +112,9 @@ class BERTForPreTraining(BERTPretrainedModel, MaskedLMMixin):
         -------
         BERTForPreTrainingOutput
             Its ``loss`` is the sum of the losses whose labels were given,
-            equation (pretraining-forward).
+            equation (pretraining-forward). With ``labels``, its
+            ``prediction_logits`` are computed when they are first asked
+            for.
 
         Raises
         ------
@@ -121,16 +123,13 @@ class BERTForPreTraining(BERTPretrainedModel, MaskedLMMixin):
             names it.
         """
         trunk = self.bert(input_ids, attention_mask, token_type_ids)
-        words = self.cls.predictions(trunk.last_hidden_state)
+        mlm, words = self.predict_words(trunk.last_hidden_state, labels)
         pair = self.cls.seq_relationship(trunk.pooler_output)
-        losses = {}
-        if labels is not None:
-            losses["mlm_loss"] = self.masked_lm_loss(words, labels)
+        nsp = None
         if next_sentence_label is not None:
-            losses["nsp_loss"] = next_sentence_loss(
+            nsp = next_sentence_loss(
                 pair, next_sentence_label, "next_sentence_label"
             )
-        loss = None
-        for part in losses.values():
-            loss = part if loss is None else loss + part
-        return BERTForPreTrainingOutput(loss, words, pair, **losses)
+        parts = [part for part in (mlm, nsp) if part is not None]
+        loss = sum(parts[1:], start=parts[0]) if parts else None
+        return BERTForPreTrainingOutput(loss, words, pair, mlm, nsp)
