@@ -286,6 +286,25 @@ def test_sources_are_cited_and_terms_explained(name):
     assert "{term}`" in prose(name)
 
 
+@each_chapter
+def test_the_map_names_every_chapter_and_its_files(name):
+    if name == "how-to-read":
+        pytest.skip("it is the map")
+    row = re.search(
+        rf"^\| \{{doc\}}`{name}` \|(.*)$", prose("how-to-read"), re.M
+    )
+    assert row, "the table of how-to-read has no row for it"
+    for file in tangled(name):
+        stem = Path(file).stem
+        assert stem == "__init__" or re.search(
+            rf"[/`]{stem}(\.py)?`", row[1]
+        ), f"the table of how-to-read does not list {file}"
+    figures = json.dumps([c["outputs"] for c in code("how-to-read")])
+    assert re.search(rf"(?<![\w-]){name}(?![\w-])", figures), (
+        "the map of how-to-read, or its alt text, does not show it"
+    )
+
+
 def test_citations_exist():
     keys = set(
         re.findall(
