@@ -44,6 +44,7 @@ NOT_THE_PACKAGE = {
     "test_figures.py",
     "test_gpu_check.py",
     "test_museum.py",
+    "test_passes.py",
     "test_reference_pages.py",
     "test_run_chapters.py",
     "test_tangle.py",

@@ -41,6 +41,41 @@ def test_the_top_of_the_package_opens_its_layers():
     assert run.returncode == 0, run.stderr
 
 
+def loaded_by(statement: str) -> set[str]:
+    """What a statement imports beyond the standard library and NumPy."""
+    code = (
+        "import sys, numpy.random; before = set(sys.modules)\n"
+        f"{statement}\n"
+        "print(*(set(sys.modules) - before))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    return set(run.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement, wanted, parts",
+    [
+        ("import lucid", {"threadpoolctl"}, {"backend", "nn"}),
+        (
+            "from lucid.models.text.bert import BERTModel",
+            {"threadpoolctl", "safetensors"},
+            {"backend", "nn", "models", "ops"},
+        ),
+    ],
+)
+def test_an_import_loads_nothing_that_is_not_used(statement, wanted, parts):
+    """That is what makes it quick: a clock would blame the machine."""
+    modules = loaded_by(statement)
+    ours = {m.split(".")[1] for m in modules if m.startswith("lucid.")}
+    assert ours == parts | {"autograd", "gradcheck"}
+    others = {m.partition(".")[0] for m in modules} - {"lucid"}
+    assert others - sys.stdlib_module_names == wanted
+    assert not others & {"asyncio", "unittest", "multiprocessing", "email"}
+
+
 def test_an_unknown_backend_is_named():
     with pytest.raises(ValueError, match="backend: 'torch'.*numpy, cupy"):
         lucid.set_backend("torch")
