@@ -3,4 +3,3 @@
 from pathlib import Path
 
 RESULTS = Path(__file__).with_name("results.json")
-SIZES = Path(__file__).with_name("sizes.json")

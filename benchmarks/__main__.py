@@ -1,6 +1,7 @@
 """Lucid beside transformers on PyTorch and beside ONNX Runtime.
 
     make bench     or     python -m benchmarks [LINE ...] [--json FILE]
+    python -m benchmarks --book      all that the chapter "speed" shows
 
 Each peer has a process of its own; they load the same weights, take turns,
 and use the same number of threads. A figure is the median over the rounds of
@@ -13,12 +14,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import sizes
+from benchmarks import RESULTS, sizes
 from benchmarks.lines import LINES
-from benchmarks.measure import is_installed, measure, measure_import
+from benchmarks.measure import (
+    is_installed,
+    measure,
+    measure_import,
+    measure_waterfall,
+)
 
 PEERS = ("lucid", "torch", "onnx")
 NAMES = [*(line.name for line in LINES), "import"]
@@ -61,7 +68,7 @@ def report(result: dict[str, Any]) -> str:
         if line["peak_mib"]:
             peaks = line["peak_mib"].items()
             each = ", ".join(f"{peer} {mib:.0f} MiB" for peer, mib in peaks)
-            rows.append(f"    peak so far: {each}")
+            rows.append(f"    peak: {each}")
         for what, figure, wanted, verdict in verdicts(line):
             row = f"    {figure:6.2f} {what:32}"
             rows.append(
@@ -85,6 +92,15 @@ def pools(result: dict[str, Any]) -> str:
             for p in about["threadpools"]
         ]
     return "\n".join(rows)
+
+
+def rounded(value: Any) -> Any:
+    """Return the same with four digits for each number."""
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [rounded(v) for v in value]
+    return float(f"{value:.4g}") if isinstance(value, float) else value
 
 
 def keep(path: Path, result: dict[str, Any]) -> None:
@@ -123,6 +139,11 @@ def main() -> None:
         help="instead, cost against batch, tokens and layers",
     )
     parser.add_argument(
+        "--book",
+        action="store_true",
+        help=f"lines, sizes and steps, kept in {RESULTS.name}",
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="a tiny model and few words: only whether it works",
@@ -154,7 +175,16 @@ def main() -> None:
             print(
                 "\nIt works. Of a model this small the times mean nothing."
             )
-    if options.json and options.sizes:
+    if options.book:
+        result["sizes"] = sizes.measure(options.rounds, options.threads, who)
+        print("\n" + sizes.report(result["sizes"]))
+        print("  the steps of a layer ...", file=sys.stderr, flush=True)
+        result["waterfall"] = measure_waterfall(
+            options.rounds, options.threads
+        )
+        text = json.dumps(rounded(result), indent=1) + "\n"
+        RESULTS.write_text(text, "utf-8")
+    elif options.json and options.sizes:
         text = json.dumps(result, indent=1) + "\n"
         options.json.write_text(text, "utf-8")
     elif options.json:

@@ -156,7 +156,6 @@ def measure_line(
         for peer, theirs in seconds.items()
         if peer != "lucid"
     }
-    # a process keeps its highest peak: that of these two lines is their own
     peaks = {}
     if line.name in ("base", "step"):
         peaks = {w.peer: w.ask("peak")["mib"] for w in workers}
@@ -210,6 +209,19 @@ def measure(
             about = {w.peer: w.ask("about") for w in taking_part}
             found.append({**figures, "about": about})
     return {"machine": machine(threads), "lines": found}
+
+
+def measure_waterfall(rounds: int, threads: int) -> list[dict[str, Any]]:
+    """Return the steps from the naive layer to the package's."""
+    command = [sys.executable, "-m", "benchmarks.waterfall"]
+    done = subprocess.run(
+        [*command, "--rounds", str(rounds)],
+        check=True,
+        capture_output=True,
+        cwd=ROOT,
+        env=environment(threads, {}),
+    )
+    return json.loads(done.stdout)
 
 
 def import_seconds(rounds: int) -> list[float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -33,6 +34,7 @@ def measure(rounds: int, threads: int, who: set[str]) -> dict[str, Any]:
         for worker in workers:
             stack.callback(worker.close)
         for model, layers, shapes in cases():
+            print(f"  sizes: {model} ...", file=sys.stderr, flush=True)
             for worker in workers:
                 worker.load(folder / model)
             if model == "base":

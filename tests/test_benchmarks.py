@@ -128,3 +128,21 @@ def test_every_target_of_the_table_is_in_the_report():
     text = report({"machine": machine, "lines": [line]})
     assert "0.50 times PyTorch's speed" in text
     assert "wanted 2.00  missed" in text
+
+
+def test_every_step_from_the_naive_layer_computes_the_same():
+    import numpy as np
+
+    from benchmarks import waterfall
+    from lucid.models.text.bert import BERTConfig
+
+    small = BERTConfig(
+        hidden_size=32, num_attention_heads=2, intermediate_size=64
+    )
+    _, steps = waterfall.prepare(2, 8, small)
+    first = steps["naive"]()
+    assert list(steps)[-1] == "lucid"
+    for name, step in steps.items():
+        np.testing.assert_allclose(
+            step(), first, atol=waterfall.TOLERANCE, err_msg=name
+        )
