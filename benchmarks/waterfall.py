@@ -135,18 +135,22 @@ STEPS: dict[str, tuple[str, Parts | None]] = {
 
 
 def prepare(
-    batch: int, tokens: int, config: BERTConfig
+    batch: int,
+    tokens: int,
+    config: BERTConfig,
+    mark: Callable[[Array], Array] = np.asarray,
 ) -> tuple[BERTLayer, dict[str, Callable[[], Array]]]:
     """Return the layer, and a function for each step.
 
-    The functions read the layer's parameters when they are called.
+    The functions read the layer's parameters when they are called. Input
+    and mask go through ``mark`` first.
     """
     lucid.manual_seed(0)
     layer = BERTLayer(config).eval()
     draw = np.random.default_rng(0)
     shape = (batch, tokens, config.hidden_size)
-    x = draw.standard_normal(shape).astype(np.float32)
-    mask = np.ones((batch, 1, 1, tokens), dtype=bool)
+    x = mark(draw.standard_normal(shape).astype(np.float32))
+    mask = mark(np.ones((batch, 1, 1, tokens), dtype=bool))
 
     def run(parts: Parts | None) -> Array:
         with lucid.no_grad():

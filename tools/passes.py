@@ -132,7 +132,8 @@ def _note(name: str, *operands: Any) -> None:
             else:
                 tally.elements[name] += largest
             if not in_block:
-                tally.bytes += sum(x.nbytes for x in arrays)
+                once = {id(x): x.nbytes for x in arrays}  # c * c reads c
+                tally.bytes += sum(once.values())
 
 
 def _run_rows(
