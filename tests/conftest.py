@@ -101,15 +101,29 @@ class Case:
         return model.eval()
 
     def arguments(self, dtype: type = np.float32) -> dict[str, lucid.Tensor]:
-        """The forward pass's arguments; ``inputs_embeds`` asks for a gradient."""
+        """The forward pass's arguments; ``inputs_embeds`` asks for a gradient.
+
+        A mask has a row for each query: then the states of padding are
+        computed, and equal transformers' too. See `padded`.
+        """
+        inputs = dict(self.inputs)
+        mask = inputs.get("attention_mask")
+        if mask is not None and mask.ndim == 2:
+            rows = np.repeat(mask[:, None], mask.shape[1], axis=1)
+            inputs["attention_mask"] = rows
         return {
             name: lucid.tensor(value)
             if value.dtype.kind != "f"
             else lucid.tensor(
                 value, dtype=dtype, requires_grad=name == "inputs_embeds"
             )
-            for name, value in self.inputs.items()
+            for name, value in inputs.items()
         }
+
+    def padded(self) -> dict[str, lucid.Tensor]:
+        """The arguments with the mask of padding, (B, T), as it was stored."""
+        mask = lucid.tensor(self.inputs["attention_mask"])
+        return {**self.arguments(), "attention_mask": mask}
 
     def loss(self, out: object) -> lucid.Tensor:
         """The scalar whose gradients the fixture holds."""

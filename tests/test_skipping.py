@@ -1,4 +1,4 @@
-"""What is not computed: logits that nobody asked for. Counted, not timed.
+"""What is not computed: padding, and logits that nobody asked for. Counted.
 
 What is computed instead has to be equal, in values and in gradients.
 """
@@ -9,11 +9,13 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from cupy_double import TRANSFERS
 
 import lucid
 import lucid.models.text.bert as bert
 from lucid.models.text.bert.masked_lm import BERTDecoder
 from lucid.nn import functional as F
+from lucid.nn import linear, packing
 from lucid.nn.rows import row_numbers, take_rows
 from lucid.optim import AdamW
 
@@ -252,3 +254,194 @@ def test_asking_after_a_step_is_refused(name, logits, tiny):
 def test_bad_labels_are_named(name, logits, labels, error, told, tiny):
     with pytest.raises(error, match=told):
         getattr(bert, name)(tiny())(**batch(labels))
+
+
+# ---- padding ------------------------------------------------------------------
+
+HOLES = np.array(
+    [[1, 1, 1, 1, 1], [1, 1, 1, 1, 0], [0, 1, 0, 1, 1], [0, 0, 0, 0, 0]]
+)
+MANY = np.concatenate([IDS, IDS[:1]])
+
+
+def trunk(tiny, **changes) -> bert.BERTModel:
+    model = bert.BERTModel(tiny(**changes)).to(dtype="float64")
+    draw = np.random.default_rng(3)
+    for _, p in model.named_parameters():  # biases begin at 0
+        more = lucid.tensor(draw.standard_normal(p.shape) / 5)
+        p.data += more.data
+    return model
+
+
+def weighted(states: lucid.Tensor) -> lucid.Tensor:
+    """A loss that reads every element, padding too."""
+    weights = np.random.default_rng(4).standard_normal(states.shape)
+    return (states * lucid.tensor(weights)).sum()
+
+
+def forms(model, mask: np.ndarray, **asked: bool) -> tuple:
+    """Return what the padding mask gives, and what its full form gives."""
+    batch, tokens = mask.shape
+    full = np.broadcast_to(mask[:, None], (batch, tokens, tokens)).copy()
+    return tuple(
+        model(lucid.tensor(MANY[:batch]), lucid.tensor(form), **asked)
+        for form in (mask, full)
+    )
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_real_states_are_those_of_the_padded_pass(asked, tiny):
+    model = trunk(tiny)
+    got, want = forms(
+        model, HOLES, output_hidden_states=True, output_attentions=asked
+    )
+    real = HOLES.astype(bool)
+    for a, b in zip(got.hidden_states, want.hidden_states, strict=True):
+        assert a.shape == b.shape == (4, 5, 16)
+        np.testing.assert_allclose(
+            a.numpy()[real], b.numpy()[real], rtol=0, atol=1e-12
+        )
+        assert not a.numpy()[~real].any()
+    for a, b in zip(
+        got.attentions or (), want.attentions or (), strict=True
+    ):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_gradients_are_those_of_the_padded_pass(asked, tiny):
+    model = trunk(tiny)
+    got, want = forms(model, HOLES, output_attentions=asked)
+    a = gradients(model, weighted(got.last_hidden_state))
+    real = lucid.tensor(HOLES[..., None].astype(float))
+    b = gradients(model, weighted(want.last_hidden_state * real))
+    assert a.keys() == b.keys()
+    for key in a:
+        np.testing.assert_allclose(
+            a[key], b[key], rtol=0, atol=1e-11, err_msg=key
+        )
+
+
+@pytest.fixture
+def rows_multiplied(monkeypatch) -> list[int]:
+    """How many rows each linear map of a model is given."""
+    seen: list[int] = []
+    forward = linear.Linear.forward
+
+    def counted(self, x):
+        seen.append(x.size // x.shape[-1])
+        return forward(self, x)
+
+    monkeypatch.setattr(linear.Linear, "forward", counted)
+    return seen
+
+
+@pytest.mark.numpy_only("a device computes the padding")
+def test_padding_is_not_computed(tiny, rows_multiplied):
+    model = bert.BERTModel(tiny(), add_pooling_layer=False)
+    forms(model, HOLES)
+    half = len(rows_multiplied) // 2
+    assert set(rows_multiplied[:half]) == {12}
+    assert set(rows_multiplied[half:]) == {20}
+
+
+@pytest.mark.parametrize(
+    "mask", [np.ones((2, 5), int), np.zeros((2, 5), int)]
+)
+def test_a_mask_of_ones_and_a_mask_of_zeros(mask, tiny):
+    model = trunk(tiny)
+    got, want = forms(model, mask)
+    np.testing.assert_array_equal(
+        got.last_hidden_state.numpy(),
+        want.last_hidden_state.numpy() * mask[..., None],
+    )
+
+
+def test_dropout_of_packed_rows_can_be_repeated(tiny):
+    model = trunk(tiny, attention_dropout=0.5, hidden_dropout=0.0).train()
+    runs = []
+    for seed in (0, 0, 1):
+        lucid.manual_seed(seed)
+        states = model(lucid.tensor(MANY), lucid.tensor(HOLES))[0]
+        runs.append((states.numpy(), gradients(model, weighted(states))))
+    np.testing.assert_array_equal(runs[0][0], runs[1][0])
+    for key, g in runs[0][1].items():
+        np.testing.assert_allclose(
+            g, runs[1][1][key], rtol=0, atol=1e-12, err_msg=key
+        )
+    assert np.abs(runs[0][0] - runs[2][0]).max() > 1e-3
+
+
+@pytest.mark.numpy_only("a device computes the padding")
+def test_gradient_of_packed_attention_with_dropout():
+    where = packing.Packing(lucid.tensor(HOLES))
+    draw = np.random.default_rng(5)
+    rows = [
+        lucid.tensor(draw.standard_normal((12, 4)), requires_grad=True)
+        for _ in range(3)
+    ]
+
+    def run(*rows):
+        lucid.manual_seed(0)
+        return packing.packed_attention(*rows, where, 2, dropout=0.4)
+
+    assert lucid.check_gradients(run, *rows) < 1e-7
+    calm = packing.packed_attention(*rows, where, 2)
+    assert np.abs(calm.numpy() - run(*rows).numpy()).max() > 1e-2
+
+
+@pytest.mark.numpy_only("a device computes the padding")
+def test_packed_training_gives_the_same_bits(tiny):
+    model = trunk(tiny).to(dtype="float32").train()
+    runs = []
+    for _ in range(2):
+        lucid.manual_seed(0)
+        states = model(lucid.tensor(MANY), lucid.tensor(HOLES))[0]
+        loss = (states * states).sum()
+        runs.append({"states": states.numpy(), **gradients(model, loss)})
+    for key, values in runs[0].items():
+        np.testing.assert_array_equal(values, runs[1][key], err_msg=key)
+
+
+PADDED = [
+    "masked_lm_tied_gelu_pytorch_tanh",
+    "model_inputs_embeds",
+    "model_longest",
+    "pretraining_tied_gelu",
+]
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_real_rows_are_those_of_transformers(name, load_case):
+    case = load_case(name)
+    real = case.inputs["attention_mask"].astype(bool)
+    assert not real.all()
+    model, arguments = case.model(), case.padded()
+    out = model(**arguments)
+    seen = 0
+    for key, want in case.outputs.items():
+        value = getattr(out, key, None)
+        if not isinstance(value, lucid.Tensor):
+            continue
+        got = value.numpy()
+        if got.shape[:2] == real.shape:
+            got, want = got[real], want[real]
+        assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max(), key
+        seen += 1
+    assert seen
+    if case.cotangents:
+        return  # they read padding
+    case.loss(out).backward()
+    top = max(np.abs(want).max() for want in case.gradients.values())
+    for key, p in model.named_parameters():
+        error = np.abs(p.grad.numpy() - case.gradients[key]).max()
+        limit = 1e-4 * np.abs(case.gradients[key]).max() + 1e-6 * top
+        assert error <= limit, key
+
+
+def test_nothing_is_fetched_from_a_device(load_case):
+    case = load_case("pretraining_tied_gelu")
+    model, arguments = case.model().train(), case.padded()
+    TRANSFERS.clear()
+    case.loss(model(**arguments)).backward()
+    assert TRANSFERS == []

@@ -60,6 +60,81 @@ def _check_shapes(
         )
 
 
+def attend(
+    q: Array,
+    k: Array,
+    v: Array,
+    p: Array,
+    y: Array,
+    mask: Array | None = None,
+    kept: Array | None = None,
+) -> None:
+    """Write weights into ``p`` and their mixture of values into ``y``.
+
+    Parameters
+    ----------
+    q, k, v : array, shape (..., T, D)
+    p, y : array, shapes (..., T, T) and (..., T, D)
+        Overwritten.
+    mask : array of bool, optional
+        True where a key is visible.
+    kept : array, shape of ``p``, optional
+        What dropout multiplies the weights by.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/attention`, equations (attention-forward)
+    and (attention-dropout).
+    """
+    xp = array_module(q)
+    scale = 1.0 / math.sqrt(q.shape[-1])
+    xp.matmul(q * scale, k.swapaxes(-1, -2), out=p)
+    if mask is not None:
+        p[...] = xp.where(mask, p, -math.inf)
+    masked_softmax_rows(p)
+    xp.matmul(p if kept is None else p * kept, v, out=y)
+
+
+def attend_grad(
+    q: Array,
+    k: Array,
+    v: Array,
+    p: Array,
+    y: Array,
+    g: Array,
+    dq: Array,
+    dk: Array,
+    dv: Array,
+    kept: Array | None = None,
+) -> None:
+    """Write the gradients of `attend` into ``dq``, ``dk`` and ``dv``.
+
+    Parameters
+    ----------
+    q, k, v, p, y, kept : array
+        What `attend` was given, and what it wrote.
+    g : array, shape of ``y``
+        The gradient that arrives.
+    dq, dk, dv : array, shapes of ``q``, ``k`` and ``v``
+        Overwritten.
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/attention`, equation (attention-grad).
+    """
+    xp = array_module(q)
+    ds = g @ v.swapaxes(-1, -2)
+    if kept is not None:
+        ds *= kept
+    ds -= (g * y).sum(-1, keepdims=True)
+    ds *= p
+    ds *= 1.0 / math.sqrt(q.shape[-1])
+    used = p if kept is None else p * kept
+    xp.matmul(ds, k, out=dq)
+    xp.matmul(ds.swapaxes(-1, -2), q, out=dk)
+    xp.matmul(used.swapaxes(-1, -2), g, out=dv)
+
+
 def attention(
     query: Tensor,
     key: Tensor,
@@ -107,7 +182,6 @@ def attention(
     _check_shapes(query, key, value, mask)
     xp = array_module(query.data)
     q, k, v = query.data, key.data, value.data
-    scale = 1.0 / math.sqrt(q.shape[-1])
     batch, heads, tokens, width = q.shape
     weights = xp.empty((batch, heads, tokens, k.shape[2]), dtype=q.dtype)
     drops = check_probability(dropout) > 0.0
@@ -121,43 +195,16 @@ def attention(
     if mask is not None:
         masks = [xp.broadcast_to(mask.data, (batch, *mask.shape[1:]))]
 
-    def attend(
+    def forward(
         q: Array, k: Array, v: Array, p: Array, y: Array, *rest: Array
     ) -> None:
-        xp.matmul(q * scale, k.swapaxes(-1, -2), out=p)
-        if masks:
-            p[...] = xp.where(rest[0], p, -math.inf)
-        masked_softmax_rows(p)
-        xp.matmul(p * rest[-1] if dropped else p, v, out=y)
-
-    def attend_grad(
-        q: Array,
-        k: Array,
-        v: Array,
-        p: Array,
-        y: Array,
-        g: Array,
-        dq: Array,
-        dk: Array,
-        dv: Array,
-        *kept: Array,
-    ) -> None:
-        """Equation (attention-grad)."""
-        ds = g @ v.swapaxes(-1, -2)
-        if dropped:
-            ds *= kept[0]
-        ds -= (g * y).sum(-1, keepdims=True)
-        ds *= p
-        ds *= scale
-        used = p * kept[0] if dropped else p
-        xp.matmul(ds, k, out=dq)
-        xp.matmul(ds.swapaxes(-1, -2), q, out=dk)
-        xp.matmul(used.swapaxes(-1, -2), g, out=dv)
+        hidden = rest[0] if masks else None
+        attend(q, k, v, p, y, hidden, rest[-1] if dropped else None)
 
     def vjp(g: Array) -> tuple[Array, ...]:
         outputs = tuple(xp.empty_like(a) for a in (q, k, v))
         run_rows(attend_grad, *inputs, g, *outputs, *dropped)
         return outputs
 
-    run_rows(attend, *inputs, *masks, *dropped)
+    run_rows(forward, *inputs, *masks, *dropped)
     return record(context, (query, key, value), vjp), Tensor(weights)

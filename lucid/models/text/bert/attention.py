@@ -10,6 +10,7 @@ from lucid.nn.dropout import Dropout, check_probability
 from lucid.nn.layernorm import LayerNorm
 from lucid.nn.linear import Linear
 from lucid.nn.module import Module
+from lucid.nn.packing import Packing, packed_attention
 
 
 class BERTSelfAttention(Module):
@@ -46,22 +47,30 @@ class BERTSelfAttention(Module):
         return parts.transpose(0, 2, 1, 3)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self, x: Tensor, mask: Tensor | Packing | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Return the joined context (B, T, H) and weights (B, A, T, T).
 
         Parameters
         ----------
-        x : Tensor, shape (B, T, H)
-        mask : Tensor of bool, optional
+        x : Tensor, shape (B, T, H), or packed, (N, H)
+        mask : Tensor of bool or Packing, optional
             True where a key is visible; shape (B, 1, 1, T) or (B, 1, T, T).
+            Or how ``x`` was packed; then the weights are None.
         """
+        dropout = self.dropout if self.training else 0.0
+        query, key, value = self.query(x), self.key(x), self.value(x)
+        if isinstance(mask, Packing):
+            context = packed_attention(
+                query, key, value, mask, self.heads, dropout
+            )
+            return context, None
         context, weights = attention(
-            self._split(self.query(x)),
-            self._split(self.key(x)),
-            self._split(self.value(x)),
+            self._split(query),
+            self._split(key),
+            self._split(value),
             mask,
-            self.dropout if self.training else 0.0,
+            dropout,
         )
         return context.transpose(0, 2, 1, 3).reshape(*x.shape), weights
 
@@ -123,15 +132,16 @@ class BERTAttention(Module):
         self.output = BERTSelfOutput(config)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self, x: Tensor, mask: Tensor | Packing | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Return the new states (B, T, H) and weights (B, A, T, T).
 
         Parameters
         ----------
-        x : Tensor, shape (B, T, H)
-        mask : Tensor of bool, optional
+        x : Tensor, shape (B, T, H), or packed, (N, H)
+        mask : Tensor of bool or Packing, optional
             True where a key is visible; shape (B, 1, 1, T) or (B, 1, T, T).
+            Or how ``x`` was packed; then the weights are None.
         """
         context, weights = self.self(x, mask)
         return self.output(context, x), weights

@@ -8,6 +8,7 @@ from lucid.models.text.bert.attention import BERTAttention
 from lucid.models.text.bert.config import BERTConfig
 from lucid.models.text.bert.feed_forward import BERTIntermediate, BERTOutput
 from lucid.nn.module import Module, ModuleList
+from lucid.nn.packing import Packing
 
 
 class BERTLayer(Module):
@@ -38,20 +39,21 @@ class BERTLayer(Module):
         self.output = BERTOutput(config)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self, x: Tensor, mask: Tensor | Packing | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         """Run the layer.
 
         Parameters
         ----------
-        x : Tensor, shape (B, T, H)
-        mask : Tensor of bool, optional
+        x : Tensor, shape (B, T, H), or packed, (N, H)
+        mask : Tensor of bool or Packing, optional
             True where a key is visible; (B, 1, 1, T) or (B, 1, T, T).
+            Or how ``x`` was packed.
 
         Returns
         -------
-        y : Tensor, shape (B, T, H)
-        weights : Tensor, shape (B, A, T, T)
+        y : Tensor, of the shape of ``x``
+        weights : Tensor, shape (B, A, T, T), or None for packed rows
             The attention probabilities before dropout.
         """
         a, weights = self.attention(x, mask)
@@ -83,7 +85,7 @@ class BERTEncoder(Module):
     def forward(
         self,
         x: Tensor,
-        mask: Tensor | None = None,
+        mask: Tensor | Packing | None = None,
         output_hidden_states: bool = True,
         output_attentions: bool = True,
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -91,10 +93,11 @@ class BERTEncoder(Module):
 
         Parameters
         ----------
-        x : Tensor, shape (B, T, H)
+        x : Tensor, shape (B, T, H), or packed, (N, H)
             The embeddings.
-        mask : Tensor of bool, optional
+        mask : Tensor of bool or Packing, optional
             True where a key is visible; (B, 1, 1, T) or (B, 1, T, T).
+            Or how ``x`` was packed: that yields no weights.
         output_hidden_states, output_attentions : bool
             Whether to keep the states below the last, and the weights.
 
@@ -110,6 +113,6 @@ class BERTEncoder(Module):
             if not output_hidden_states:
                 states.clear()
             states.append(x)
-            if output_attentions:
+            if output_attentions and weights is not None:
                 attentions.append(weights)
         return tuple(states), tuple(attentions)

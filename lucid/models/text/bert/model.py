@@ -10,6 +10,7 @@ from lucid.models.text.bert.config import BERTConfig
 from lucid.models.text.bert.embeddings import BERTEmbeddings
 from lucid.models.text.bert.encoder import BERTEncoder
 from lucid.models.text.bert.pooler import BERTPooler
+from lucid.nn.packing import Packing
 
 
 class BERTPretrainedModel(PretrainedModel):
@@ -143,7 +144,8 @@ class BERTModel(BERTPretrainedModel):
         attention_mask : Tensor of integers or bool, optional
             1 where a token may be looked at, 0 where it is padding; shape
             (B, T), or (B, T, T) with a row for each query. A query that may
-            look at nothing gathers zeros.
+            look at nothing gathers zeros. With (B, T), the states of padding
+            are 0; on the CPU they are not even computed.
         token_type_ids : Tensor of integers, shape (B, T), optional
             Segment of each token; all 0 by default.
         position_ids : Tensor of integers, shape (B, T) or (1, T), optional
@@ -169,9 +171,19 @@ class BERTModel(BERTPretrainedModel):
         )
         check_same_backend(embeddings=x, attention_mask=attention_mask)
         mask = visible_keys(attention_mask, *x.shape[:2])
+        packing = None
+        if attention_mask is not None and mask is not None:
+            if attention_mask.ndim == 2:
+                packing = Packing(attention_mask)
+        restore = None if packing is None else packing.clear
+        keys: Tensor | Packing | None = mask
+        if packing is not None and packing.pays and not output_attentions:
+            x, keys, restore = packing.pack(x), packing, packing.unpack
         states, attentions = self.encoder(
-            x, mask, output_hidden_states, output_attentions
+            x, keys, output_hidden_states, output_attentions
         )
+        if restore is not None:
+            states = tuple(restore(state) for state in states)
         return BERTModelOutput(
             last_hidden_state=states[-1],
             pooler_output=self.pooler(states[-1]) if self.pooler else None,
