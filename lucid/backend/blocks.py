@@ -87,7 +87,7 @@ def run_rows(
     return results
 
 
-_FEW_ROWS = 64  # a product of fewer is not worth sharing
+_FEW_ROWS = 256  # a thread with fewer packs b for too little
 
 
 def matmul_rows(a: Array, b: Array, bias: Array | None = None) -> Array:
@@ -116,6 +116,7 @@ def matmul_rows(a: Array, b: Array, bias: Array | None = None) -> Array:
         if bias is not None:
             xp.add(product, bias, out=product)
 
-    block = max(-(-len(a) // thread_count()), _FEW_ROWS)
+    share = -(-len(a) // thread_count())
+    block = share if share >= _FEW_ROWS else len(a)
     run_rows(kernel, a, product, block=block)
     return product
