@@ -115,6 +115,11 @@ def _prepare(
     )
     if settings.config:
         config = BERTConfig.from_dict(_read_config(settings.config))
+    if config.type_vocab_size < 2:
+        raise ValueError(
+            f"--config: type_vocab_size {config.type_vocab_size} is too "
+            f"small; the two sentences of a pair are told apart by it"
+        )
     if settings.max_length > config.max_position_embeddings:
         raise ValueError(
             f"--max-length: {settings.max_length} is more than the model's "
@@ -140,20 +145,12 @@ def _prepare(
 def _pretrain(
     settings: PretrainSettings, folder: Path, resume: bool
 ) -> None:
+    if settings.every < 1:
+        raise ValueError(f"--every: at least 1, got {settings.every}")
     learned, judged = _documents(settings)
     if resume and (folder / "vocab.txt").is_file():
         settings = replace(settings, tokenizer=str(folder))
     tokenizer, config = _prepare(settings, learned)
-    if not resume:
-        names = ("text", "config", "tokenizer")
-        given = {name: getattr(settings, name) for name in names}
-        paths: dict[str, Any] = {
-            name: str(Path(value).resolve())
-            for name, value in given.items()
-            if value
-        }
-        write_settings(replace(settings, **paths), folder)
-    tokenizer.save_pretrained(folder)
 
     def batches(documents: _Part, seed: int) -> PretrainingBatches:
         return PretrainingBatches(
@@ -179,6 +176,16 @@ def _pretrain(
         seed=settings.seed,
         folder=folder,
     )
+    if not resume:
+        names = ("text", "config", "tokenizer")
+        given = {name: getattr(settings, name) for name in names}
+        paths: dict[str, Any] = {
+            name: str(Path(value).resolve())
+            for name, value in given.items()
+            if value
+        }
+        write_settings(replace(settings, **paths), folder)
+    tokenizer.save_pretrained(folder)
     if resume and find_checkpoints(folder):
         training.resume()
     held, evaluate = [], None

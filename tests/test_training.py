@@ -6,6 +6,7 @@ here everything is as small as it can be and still fail.
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
 import json
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
 import lucid
 import lucid.pretrain
@@ -35,6 +37,7 @@ from lucid.text.wordpiece import SPECIAL_TOKENS
 from lucid.training import (
     ProgressBar,
     Training,
+    checkpoint,
     evaluate_pretraining,
     fill_mask,
     find_checkpoints,
@@ -157,23 +160,33 @@ def test_dropout_differs_from_step_to_step():
     assert found[0] != found[1]
 
 
-def test_ctrl_c_finishes_the_step_and_loses_nothing(tmp_path):
-    def interrupt(run):
-        if run.done == 3:
-            signal.raise_signal(signal.SIGINT)
-
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_finishes_the_step_and_loses_nothing(
+    tmp_path, monkeypatch, number
+):
+    """It comes in the middle of a step: gradients are there, no update."""
     whole = training()
     whole.run(6)
-    before = signal.getsignal(signal.SIGINT)
+    before = signal.getsignal(number)
     stopped = training(tmp_path)
-    with pytest.raises(KeyboardInterrupt, match="stopped after step 3"):
-        stopped.run(6, report=interrupt)
-    assert signal.getsignal(signal.SIGINT) is before
+    clip = loop.clip_grad_norm
+
+    def interrupted(parameters, bound):
+        if stopped.done == 2:
+            signal.raise_signal(number)
+        return clip(parameters, bound)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "clip_grad_norm", interrupted)
+        with pytest.raises(KeyboardInterrupt, match="stopped after step 3"):
+            stopped.run(6)
+    assert signal.getsignal(number) is before
     assert [p.name for p in find_checkpoints(tmp_path)] == ["step-00000003"]
     resumed = training(tmp_path)
     resumed.resume()
     resumed.run(6)
     assert losses(resumed) == losses(whole)
+    assert same_weights(resumed, whole)
 
 
 def test_second_ctrl_c_interrupts_at_once(tmp_path):
@@ -253,6 +266,33 @@ def test_full_disk_leaves_the_last_checkpoint_whole(tmp_path, limit):
     assert training(tmp_path).resume() == 2
 
 
+def test_a_checkpoint_is_on_the_disk_before_it_is_named(
+    tmp_path, monkeypatch
+):
+    """A power cut must not leave the name without what belongs under it."""
+    settled: list[str] = []
+    settle, replace = checkpoint._settle, os.replace
+
+    def note(path):
+        settled.append(path.name)
+        settle(path)
+
+    def name(source, target):
+        if Path(source).is_dir():
+            held = {path.name for path in Path(source).iterdir()}
+            assert held | {Path(source).name} <= set(settled)
+            assert len(held) == 4
+        replace(source, target)
+
+    monkeypatch.setattr(checkpoint, "_settle", note)
+    monkeypatch.setattr(checkpoint.os, "replace", name)
+    flushed: list[int] = []
+    monkeypatch.setattr(checkpoint.os, "fsync", flushed.append)
+    training(tmp_path).run(1)
+    assert settled[-1] == tmp_path.name
+    assert len(flushed) >= len(settled) == 6
+
+
 def test_what_a_killed_writer_left_is_no_checkpoint(tmp_path):
     training(tmp_path).run(2)
     draft = tmp_path / ".step-00000003.draft"
@@ -297,7 +337,8 @@ def test_nan_stops_with_step_and_batch_and_the_old_weights(tmp_path):
     with pytest.raises(FloatingPointError) as caught:
         run.run(6)
     text = str(caught.value)
-    assert "step 4" in text and "'batch': 3" in text and "nan" in text
+    assert "step 4" in text and "'batch': 3" in text
+    assert "the loss is nan" in text
     for p, q in zip(run.model.parameters(), before, strict=True):
         np.testing.assert_array_equal(p.numpy(), q)
     assert [p.name for p in find_checkpoints(tmp_path)] == ["step-00000003"]
@@ -462,30 +503,76 @@ def options(tmp_path, texts, steps=12):
     ]
 
 
-@pytest.mark.numpy_only("the process that is killed knows no stand-in")
-def test_command_killed_and_resumed_gives_the_same_model(
+@pytest.mark.numpy_only("the processes that are stopped know no stand-in")
+def test_command_stopped_and_resumed_gives_the_same_model(
     tmp_path, texts, capsys
 ):
-    given = options(tmp_path, texts, 40)
-    assert lucid.pretrain.main([*given, "--out", str(tmp_path / "a")]) == 0
-    killed = subprocess.Popen(
-        [sys.executable, "-m", "lucid.pretrain", *given]
-        + ["--out", str(tmp_path / "b")],
-        stderr=subprocess.DEVNULL,
-        cwd=Path(__file__).parents[1],
-    )
-    end = time.monotonic() + 120
-    while not find_checkpoints(tmp_path / "b") and time.monotonic() < end:
-        time.sleep(0.02)
-    killed.kill()
-    assert killed.wait() != 0, "it was done before it was killed"
-    assert find_checkpoints(tmp_path / "b")
-    again = ["--out", str(tmp_path / "b"), "--resume"]
+    """Killed by SIGKILL, then asked to stop by SIGINT, then left alone."""
+    given = options(tmp_path, texts, 60)
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert lucid.pretrain.main([*given, "--out", str(whole)]) == 0
+    said = capsys.readouterr().out
+    again = ["--out", str(stopped), "--resume"]
+    for number, arguments in (
+        (signal.SIGKILL, [*given, "--out", str(stopped)]),
+        (signal.SIGINT, again),
+    ):
+        had = find_checkpoints(stopped)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lucid.pretrain", *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[1],
+        )
+        end = time.monotonic() + 120
+        while find_checkpoints(stopped) == had and time.monotonic() < end:
+            time.sleep(0.02)
+        process.send_signal(number)
+        _, errors = process.communicate()
+        assert find_checkpoints(stopped) != had
+        if number == signal.SIGKILL:
+            assert process.returncode == -signal.SIGKILL
+        else:
+            assert process.returncode == 130
+            last = int(find_checkpoints(stopped)[-1].name[5:])
+            assert f"stopped after step {last}" in errors
     assert lucid.pretrain.main(again) == 0
+    assert capsys.readouterr().out == said and "by guessing" in said
     for name in ("model.safetensors", "config.json", "vocab.txt"):
-        ours, theirs = (tmp_path / run / name for run in "ab")
+        ours, theirs = (run / name for run in (stopped, whole))
         assert ours.read_bytes() == theirs.read_bytes(), name
-    assert "by guessing" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("full", ["checkpoint", "model"])
+def test_command_on_a_full_disk_goes_on_where_it_was(
+    tmp_path, texts, monkeypatch, capsys, full
+):
+    given = options(tmp_path, texts)
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert lucid.pretrain.main([*given, "--out", str(whole)]) == 0
+    save, no_room = BERTForPreTraining.save_pretrained, "No space left"
+    error = {
+        "checkpoint": OSError(errno.ENOSPC, no_room),
+        "model": SafetensorError(no_room),  # as its own writer says it
+    }[full]
+
+    def fail(model, folder):
+        where = "12" if full == "checkpoint" else "stopped"
+        if Path(folder).stem.endswith(where):
+            (Path(folder) / "config.json").write_text("{")
+            raise error
+        save(model, folder)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BERTForPreTraining, "save_pretrained", fail)
+        assert lucid.pretrain.main([*given, "--out", str(stopped)]) == 1
+    found = capsys.readouterr().err.splitlines()[-1]
+    assert found.startswith("lucid.pretrain: ") and no_room in found
+    if full == "checkpoint":
+        assert "last whole one is step-00000008" in found
+    assert lucid.pretrain.main(["--out", str(stopped), "--resume"]) == 0
+    ours, theirs = (run / "model.safetensors" for run in (stopped, whole))
+    assert ours.read_bytes() == theirs.read_bytes()
 
 
 def test_command_writes_a_folder_that_can_be_read(tmp_path, texts, capsys):
@@ -529,10 +616,12 @@ def test_help_names_each_option(capsys):
         ({"--config": "bad.json"}, "bad.json is not JSON"),
         ({"--config": "list.json"}, "is not a JSON object"),
         ({"--config": "none.json"}, "No such file"),
+        ({"--config": "heads.json"}, "does not divide hidden_size 16"),
+        ({"--config": "segment.json"}, "type_vocab_size 1"),
         ({"--max-length": "64"}, "more than the model's 32 positions"),
         ({"--out": "bad.json/run"}, "cannot write to"),
         ({"--steps": "0"}, "total_steps"),
-        ({"--every": "0"}, "save_every"),
+        ({"--every": "0"}, "--every"),
         ({"--batch-size": "0"}, "batch_size"),
         ({"--tokenizer": "big"}, "more than the vocab_size 150"),
     ],
@@ -546,6 +635,11 @@ def test_command_says_in_a_line_what_is_wrong(
     Path("lone/a.txt").write_text("The cat sat. It purred.")
     Path("bad.json").write_text("{")
     Path("list.json").write_text("[]")
+    for name, value in (
+        ("heads", {"num_attention_heads": 3}),
+        ("segment", {"type_vocab_size": 1}),
+    ):
+        Path(f"{name}.json").write_text(json.dumps({**TINY, **value}))
     many = [f"w{i}" for i in range(200)]
     WordPieceTokenizer([*SPECIAL_TOKENS, *many]).save_pretrained("big")
     given = [*options(tmp_path, texts), "--out", "run"]
@@ -555,6 +649,7 @@ def test_command_says_in_a_line_what_is_wrong(
     found = capsys.readouterr().err.strip()
     assert complaint in found and "\n" not in found
     assert found.startswith("lucid.pretrain: ")
+    assert not Path("run").exists(), "the next try would find a run"
 
 
 @pytest.mark.parametrize(

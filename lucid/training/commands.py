@@ -12,6 +12,8 @@ from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from safetensors import SafetensorError
+
 SETTINGS_NAME = "run.json"
 SettingsT = TypeVar("SettingsT")
 
@@ -131,7 +133,8 @@ def run_command(program: str, command: Callable[[], None]) -> int:
     -----
     Built in :doc:`/chapters/pretrain`.
     """
-    expected = ArithmeticError, ImportError, OSError, TypeError, ValueError
+    known = ArithmeticError, ImportError, OSError, TypeError, ValueError
+    expected = *known, SafetensorError  # which says that the disk is full
     try:
         command()
     except KeyboardInterrupt as stop:
