@@ -189,11 +189,19 @@ def attention(
     # in memory the heads of a token lie side by side, ready to be joined
     context = xp.empty((batch, tokens, heads, width), dtype=q.dtype)
     context = context.transpose(0, 2, 1, 3)
-    inputs = [q, k, v, weights, context]
-    dropped = [] if kept is None else [kept]
+
+    def cut(*arrays: Array) -> list[Array]:
+        """Put the axis to cut first: sequences, or heads if more."""
+        if batch >= heads:
+            return list(arrays)
+        return [a.swapaxes(0, 1) for a in arrays]
+
+    inputs = cut(q, k, v, weights, context)
+    dropped = [] if kept is None else cut(kept)
     masks = []
     if mask is not None:
-        masks = [xp.broadcast_to(mask.data, (batch, *mask.shape[1:]))]
+        shape = (batch, heads, *mask.shape[2:])
+        masks = cut(xp.broadcast_to(mask.data, shape))
 
     def forward(
         q: Array, k: Array, v: Array, p: Array, y: Array, *rest: Array
@@ -203,7 +211,7 @@ def attention(
 
     def vjp(g: Array) -> tuple[Array, ...]:
         outputs = tuple(xp.empty_like(a) for a in (q, k, v))
-        run_rows(attend_grad, *inputs, g, *outputs, *dropped)
+        run_rows(attend_grad, *inputs, *cut(g, *outputs), *dropped)
         return outputs
 
     run_rows(forward, *inputs, *masks, *dropped)
