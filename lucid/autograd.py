@@ -226,12 +226,24 @@ class Tensor:
         else:
             self.grad.data += part
 
+    def _check_number(self) -> None:
+        if self.dtype.kind == "b":
+            raise TypeError(
+                "arithmetic with a tensor of bool: convert it with "
+                ".to(dtype='int64') or .to(dtype='float32') first"
+            )
+
     def _operand(self, other: Any) -> Tensor:
+        """Return the other side of an arithmetic operator."""
+        self._check_number()
+        return self._alike(other)
+
+    def _alike(self, other: Any) -> Tensor:
         """Turn the other side of an operator into a tensor of this dtype."""
         if isinstance(other, Tensor):
             check_same_kind(self, other)
             return other
-        if not isinstance(other, (numbers.Number, np.generic)):
+        if not isinstance(other, (numbers.Real, np.bool_)):
             raise TypeError(
                 f"arithmetic with a {type(other).__name__}: wrap it with "
                 f"lucid.tensor(...) first"
@@ -268,6 +280,7 @@ class Tensor:
         return self._operand(other) - self
 
     def __neg__(self) -> Tensor:
+        self._check_number()
         return record(-self.data, (self,), lambda g: (-g,))
 
     def __mul__(self, other: Any) -> Tensor:
@@ -304,6 +317,7 @@ class Tensor:
         return self._operand(other) / self
 
     def __pow__(self, exponent: float) -> Tensor:
+        self._check_number()
         if not isinstance(exponent, numbers.Real):
             raise TypeError(
                 f"exponent: wanted a number, got {type(exponent).__name__}"
@@ -339,22 +353,22 @@ class Tensor:
         )
 
     def __eq__(self, other: object) -> Tensor:  # type: ignore[override]
-        return Tensor(self.data == self._operand(other).data)
+        return Tensor(self.data == self._alike(other).data)
 
     def __ne__(self, other: object) -> Tensor:  # type: ignore[override]
-        return Tensor(self.data != self._operand(other).data)
+        return Tensor(self.data != self._alike(other).data)
 
     def __lt__(self, other: Any) -> Tensor:
-        return Tensor(self.data < self._operand(other).data)
+        return Tensor(self.data < self._alike(other).data)
 
     def __le__(self, other: Any) -> Tensor:
-        return Tensor(self.data <= self._operand(other).data)
+        return Tensor(self.data <= self._alike(other).data)
 
     def __gt__(self, other: Any) -> Tensor:
-        return Tensor(self.data > self._operand(other).data)
+        return Tensor(self.data > self._alike(other).data)
 
     def __ge__(self, other: Any) -> Tensor:
-        return Tensor(self.data >= self._operand(other).data)
+        return Tensor(self.data >= self._alike(other).data)
 
     __hash__ = object.__hash__
 
@@ -418,19 +432,24 @@ class Tensor:
 
     def max(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
         """Largest element; equal largest elements share the gradient."""
-        top = self.data.max(axis, keepdims=True)
+        return self._extreme(self.data.max, axis, keepdims)
+
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
+        """Smallest element; equal smallest elements share the gradient."""
+        return self._extreme(self.data.min, axis, keepdims)
+
+    def _extreme(
+        self, pick: Callable[..., Array], axis: Axis, keepdims: bool
+    ) -> Tensor:
+        top = pick(axis, keepdims=True)
 
         def vjp(g: Array) -> tuple[Array]:
             g = _restore_axes(g, self.shape, axis, keepdims)
             ties = (self.data == top).astype(self.dtype)
             return (g * ties / ties.sum(axis, keepdims=True),)
 
-        value = top if keepdims else self.data.max(axis)
+        value = top if keepdims else pick(axis)
         return record(value, (self,), vjp)
-
-    def min(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
-        """Smallest element; equal smallest elements share the gradient."""
-        return -((-self).max(axis, keepdims))
 
     def argmax(self, axis: int | None = None) -> Tensor:
         """Index of the (first) largest element; no gradient passes."""
@@ -481,6 +500,12 @@ class Tensor:
     def numpy(self) -> np.ndarray:
         """Return the values as a NumPy array, on the CPU without a copy."""
         return to_numpy(self.data)
+
+    def __array__(
+        self, dtype: Any = None, copy: bool | None = None
+    ) -> np.ndarray:
+        """Serve ``np.asarray``; on a device CuPy refuses, as it does."""
+        return np.array(self.data, dtype=dtype, copy=copy)
 
     def item(self) -> float | int | bool:
         """Return the one element as a Python number."""
@@ -618,6 +643,12 @@ def check_same_kind(a: Tensor, b: Tensor) -> None:
     -----
     Explained in :doc:`/chapters/autodiff`.
     """
+    for x in (a, b):
+        if not isinstance(x, Tensor):
+            raise TypeError(
+                f"wanted two tensors, one is a {type(x).__name__}; wrap it "
+                f"with lucid.tensor(...)"
+            )
     if a.backend != b.backend:
         raise ValueError(
             f"one tensor lies on {a.backend}, the other on {b.backend}; "
@@ -640,6 +671,8 @@ def check_same_backend(**tensors: Tensor | None) -> None:
 
     Raises
     ------
+    TypeError
+        If one is no tensor.
     ValueError
         If one lies elsewhere; the message names it and both backends.
 
@@ -648,12 +681,53 @@ def check_same_backend(**tensors: Tensor | None) -> None:
     Explained in :doc:`/chapters/autodiff`.
     """
     given = [(name, t) for name, t in tensors.items() if t is not None]
-    first, there = given[0][0], given[0][1].backend
-    for name, t in given[1:]:
+    for name, t in given:
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"{name}: wanted a tensor, got {type(t).__name__}; wrap it "
+                f"with lucid.tensor(...)"
+            )
+        first, there = given[0][0], given[0][1].backend
         if t.backend != there:
             raise ValueError(
                 f"{name}: lies on {t.backend}, {first} on {there}; move one "
                 f"of them with .to(backend)"
+            )
+
+
+def check_floats(**tensors: Tensor | None) -> None:
+    """Raise unless all that are given are of one floating point dtype.
+
+    Parameters
+    ----------
+    **tensors : Tensor or None
+        By the name that an error message shall call them.
+
+    Raises
+    ------
+    TypeError
+        If one is no tensor, not floating point, or of another dtype than
+        the first: nothing is promoted silently.
+    ValueError
+        If they do not all lie on one backend.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/autodiff`.
+    """
+    check_same_backend(**tensors)
+    given = [(name, t) for name, t in tensors.items() if t is not None]
+    first, wanted = given[0][0], given[0][1].dtype
+    for name, t in given:
+        if t.dtype.kind != "f":
+            raise TypeError(
+                f"{name}: wanted floating point, got {t.dtype}; convert it "
+                f"with .to(dtype='float32')"
+            )
+        if t.dtype != wanted:
+            raise TypeError(
+                f"{name}: {t.dtype} does not go with {first} of {wanted}; "
+                f"convert one of them with .to(dtype=...)"
             )
 
 
@@ -679,11 +753,10 @@ def _restore_axes(
     g: Array, shape: tuple[int, ...], axis: Axis, keepdims: bool
 ) -> Array:
     """Put the axes that a reduction removed back, with length 1."""
-    if keepdims:
+    if keepdims or not shape:
         return g
-    axes = range(len(shape)) if axis is None else axis
-    axes = (axes,) if isinstance(axes, int) else axes
-    gone = {a % len(shape) for a in axes}
+    axes = range(len(shape)) if axis is None else np.atleast_1d(axis)
+    gone = {int(a) % len(shape) for a in axes}
     return g.reshape(
         tuple(1 if i in gone else n for i, n in enumerate(shape))
     )

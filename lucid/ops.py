@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from lucid.autograd import (
     Tensor,
+    check_floats,
     check_same_backend,
     check_same_kind,
     record,
@@ -22,6 +23,7 @@ def exp(x: Tensor) -> Tensor:
     -----
     :doc:`/chapters/autodiff`, equation (autodiff-elementwise-grad).
     """
+    check_floats(x=x)
     y = array_module(x.data).exp(x.data)
     return record(y, (x,), lambda g: (g * y,))
 
@@ -33,6 +35,7 @@ def log(x: Tensor) -> Tensor:
     -----
     :doc:`/chapters/autodiff`, equation (autodiff-elementwise-grad).
     """
+    check_floats(x=x)
     y = array_module(x.data).log(x.data)
     return record(y, (x,), lambda g: (g / x.data,))
 
@@ -44,6 +47,7 @@ def sqrt(x: Tensor) -> Tensor:
     -----
     :doc:`/chapters/autodiff`, equation (autodiff-elementwise-grad).
     """
+    check_floats(x=x)
     y = array_module(x.data).sqrt(x.data)
     return record(y, (x,), lambda g: (g / (2 * y),))
 
@@ -55,6 +59,7 @@ def tanh(x: Tensor) -> Tensor:
     -----
     :doc:`/chapters/autodiff`, equation (autodiff-elementwise-grad).
     """
+    check_floats(x=x)
     y = array_module(x.data).tanh(x.data)
     return record(y, (x,), lambda g: (g * (1 - y * y),))
 
@@ -66,12 +71,8 @@ def where(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
     -----
     Explained in :doc:`/chapters/autodiff`.
     """
+    check_same_backend(a=a, b=b, condition=condition)
     check_same_kind(a, b)
-    if not isinstance(condition, Tensor):
-        raise TypeError(
-            f"condition: wanted a tensor, got {type(condition).__name__}"
-        )
-    check_same_backend(a=a, condition=condition)
     xp = array_module(a.data)
 
     def vjp(g: Array) -> tuple[Array, Array]:
@@ -90,7 +91,9 @@ def concatenate(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     -----
     Explained in :doc:`/chapters/autodiff`.
     """
-    for other in tensors[1:]:
+    if not tensors:
+        raise ValueError("tensors: there is none to join")
+    for other in tensors:
         check_same_kind(tensors[0], other)
     arrays = [t.data for t in tensors]
     xp = array_module(arrays[0])

@@ -143,7 +143,9 @@ def test_what_would_make_floats_of_integers():
     assert (whole**2).tolist() == [1, 4]
 
 
-@pytest.mark.parametrize("other", [np.ones(2), [1.0, 2.0], "1", None])
+@pytest.mark.parametrize(
+    "other", [np.ones(2), [1.0, 2.0], "1", None, 1j, np.complex64(1)]
+)
 def test_only_tensors_and_numbers_mix(other):
     t = lucid.tensor([1.0, 2.0])
     for operation in (
@@ -155,6 +157,42 @@ def test_only_tensors_and_numbers_mix(other):
     ):
         with pytest.raises(TypeError, match=r"lucid\.tensor|unsupported"):
             operation()
+
+
+def test_truth_values_are_compared_but_not_counted_with():
+    truth = lucid.tensor([True, False])
+    for operation in (
+        lambda: truth + truth,
+        lambda: 1 - truth,
+        lambda: truth * 3,
+        lambda: -truth,
+        lambda: truth**2,
+        lambda: truth.reshape(1, 2) @ truth.reshape(2, 1),
+    ):
+        with pytest.raises(TypeError, match=r"bool.*to\(dtype"):
+            operation()
+    assert (truth == True).tolist() == [True, False]  # noqa: E712
+    assert (truth < lucid.tensor([True, True])).tolist() == [False, True]
+    assert truth.sum().item() == 1
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint64", "int8", "bool"])
+def test_the_smallest_of_numbers_that_have_no_negative(dtype):
+    values = np.array([1, 0, 1], dtype)
+    if dtype == "int8":
+        values[1] = -128
+    least = lucid.tensor(values).min()
+    assert (least.dtype, least.item()) == (np.dtype(dtype), values.min())
+
+
+@pytest.mark.numpy_only("of what is on a device, CuPy refuses a copy")
+def test_numpy_takes_the_values_of_a_tensor():
+    t = lucid.tensor([[1.0, 2.0]], requires_grad=True)
+    for taken in (np.asarray(t), np.array(t)):
+        assert (taken.dtype, taken.tolist()) == (np.float32, [[1.0, 2.0]])
+    assert np.shares_memory(np.asarray(t), t.data)
+    assert not np.shares_memory(np.array(t), t.data)
+    assert np.asarray(t, dtype=np.float64).dtype == np.float64
 
 
 def test_shapes_that_do_not_fit():
@@ -399,6 +437,13 @@ def test_where_wants_a_tensor_as_condition():
     x = lucid.tensor([1.0, 2.0])
     with pytest.raises(TypeError, match="condition.*ndarray"):
         ops.where(np.array([True, False]), x, x)
+
+
+def test_what_cannot_be_joined():
+    with pytest.raises(ValueError, match="tensors"):
+        ops.concatenate([])
+    with pytest.raises(TypeError, match="ndarray"):
+        ops.concatenate([np.ones(1, np.float32), lucid.tensor([1.0])])
 
 
 # ---- the checker checks ---------------------------------------------------------

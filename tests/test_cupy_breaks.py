@@ -42,7 +42,7 @@ BREAKS = {
     ),
     "an operand of NumPy": Break(
         "nn.losses.cross_entropy",
-        "importance = counts.astype(z.dtype)",
+        "importance = counts.astype(np.promote_types(z.dtype, np.float32))",
         "import numpy; importance = numpy.ones(len(y), z.dtype)",
     ),
     "a scalar of NumPy promotes": Break(

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lucid
+import lucid.models.text.bert as bert
 import lucid.nn.functional as F
 from lucid import ops
 
@@ -155,6 +156,21 @@ def test_reductions(name, shape, seed, keepdims, data):
     got = getattr(x, name)(axis, keepdims)
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-12, atol=1e-12)
     lucid.check_gradients(lambda x: getattr(x, name)(axis, keepdims), x)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
+@pytest.mark.parametrize("axis", [np.int64(1), (np.int32(0), np.int64(-1))])
+def test_an_axis_may_be_a_numpy_integer(name, axis):
+    x = draw((2, 3), 0)
+    lucid.check_gradients(lambda x: getattr(x, name)(axis), x)
+
+
+@pytest.mark.numpy_only("CuPy has no axis -1 where there is none")
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min"])
+def test_a_number_has_an_axis_that_reductions_take(name):
+    x = draw((), 0)
+    assert getattr(x, name)(axis=-1).item() == x.item()
+    lucid.check_gradients(lambda x: getattr(x, name)(axis=-1), x)
 
 
 @given(shapes, seeds, st.data())
@@ -399,6 +415,40 @@ def test_cross_entropy(reduction, shape, classes, seed, weighted):
     lucid.check_gradients(loss, logits)
 
 
+def test_cross_entropy_scales_with_what_arrives():
+    """A factor after the loss, and a gradient of another value than 1."""
+    labels = lucid.tensor([0, 1, -100, 2])
+    for reduction in ("mean", "sum", "none"):
+        logits = draw((4, 3), 1)
+        loss = F.cross_entropy(logits, labels, reduction=reduction)
+        (loss.sum() * -2.5).backward(lucid.tensor(3.0, dtype="float64"))
+        scaled, logits.grad = logits.grad.numpy(), None
+        F.cross_entropy(logits, labels, reduction=reduction).sum().backward()
+        np.testing.assert_allclose(scaled, -7.5 * logits.grad.numpy())
+
+
+def test_float16_counts_more_rows_than_it_can_write():
+    logits = lucid.tensor(
+        np.zeros((70_000, 2), np.float16), requires_grad=True
+    )
+    labels = lucid.tensor(np.zeros(70_000, np.int64))
+    loss = F.cross_entropy(logits, labels)
+    loss.backward()
+    assert loss.dtype == logits.grad.dtype == np.float16
+    np.testing.assert_allclose(loss.item(), math.log(2), rtol=1e-3)
+    total = np.abs(logits.grad.numpy().astype(np.float64)).sum()
+    np.testing.assert_allclose(total, 1.0, rtol=1e-2)
+
+
+def test_the_mean_divides_by_its_weights_whatever_their_sign():
+    """Equation (losses-mean-forward) has no exception but a sum of 0."""
+    logits, labels = draw((2, 3), 0), lucid.tensor([0, 0])
+    plain = F.cross_entropy(logits, labels).item()
+    weight = lucid.tensor(np.array([-2.0, 1.0, 1.0]))
+    got = F.cross_entropy(logits, labels, weight).item()
+    np.testing.assert_allclose(got, plain)
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @given(shapes, seeds)
 def test_mse_loss(reduction, shape, seed):
@@ -415,6 +465,84 @@ def test_mse_loss(reduction, shape, seed):
 
     np.testing.assert_allclose(loss(a, b).numpy(), expected, rtol=1e-12)
     lucid.check_gradients(loss, a, b)
+
+
+# ---- what is refused by name --------------------------------------------------
+
+FLOATS = {  # by the arguments that have to be floating point of one dtype
+    "exp": (ops.exp, {"x": (3,)}),
+    "log": (ops.log, {"x": (3,)}),
+    "sqrt": (ops.sqrt, {"x": (3,)}),
+    "tanh": (ops.tanh, {"x": (3,)}),
+    "gelu": (F.gelu, {"x": (3,)}),
+    "gelu_tanh": (F.gelu_tanh, {"x": (3,)}),
+    "relu": (F.relu, {"x": (3,)}),
+    "softmax": (F.softmax, {"x": (3,)}),
+    "log_softmax": (F.log_softmax, {"x": (3,)}),
+    "dropout": (lambda x: F.dropout(x, 0.5), {"x": (3,)}),
+    "linear": (F.linear, {"x": (2, 3), "weight": (4, 3), "bias": (4,)}),
+    "layer_norm": (
+        F.layer_norm,
+        {"x": (2, 3), "weight": (3,), "bias": (3,)},
+    ),
+    "attention": (
+        lambda **inputs: F.attention(**inputs)[0],
+        {"query": (1, 1, 2, 3), "key": (1, 1, 2, 3), "value": (1, 1, 2, 3)},
+    ),
+    "cross_entropy": (
+        lambda **inputs: F.cross_entropy(
+            labels=lucid.tensor([0, 1]), **inputs
+        ),
+        {"logits": (2, 3), "weight": (3,)},
+    ),
+    "mse_loss": (F.mse_loss, {"predictions": (3,), "targets": (3,)}),
+}
+SPOILT = [
+    (name, argument)
+    for name, (_, arguments) in FLOATS.items()
+    for argument in arguments
+]
+
+
+@pytest.mark.parametrize("name, argument", SPOILT)
+def test_floats_of_one_dtype_are_wanted(name, argument):
+    function, arguments = FLOATS[name]
+    fine = {k: lucid.tensor(np.ones(s, "f4")) for k, s in arguments.items()}
+    assert function(**fine).dtype == np.float32
+    one = fine[argument]
+    for wrong in ("int64", "bool"):
+        spoilt = {**fine, argument: one.to(dtype=wrong)}
+        with pytest.raises(TypeError, match=f"^{argument}: .*{wrong}"):
+            function(**spoilt)
+    if len(fine) > 1:  # the first one is the measure, the message has both
+        spoilt = {**fine, argument: one.to(dtype="float64")}
+        with pytest.raises(TypeError, match="float64.*float32|float32.*64"):
+            function(**spoilt)
+    with pytest.raises(TypeError, match=f"^{argument}: .*ndarray"):
+        function(**{**fine, argument: np.ones(one.shape, np.float32)})
+
+
+def test_labels_ids_and_masks_are_tensors_too(tiny):
+    x = lucid.tensor(np.ones((1, 1, 2, 3), np.float32))
+    model = bert.BERTModel(tiny())
+    for named, refused in {
+        "labels": lambda: F.cross_entropy(x, np.zeros((1, 1, 2), int)),
+        "mask": lambda: F.attention(x, x, x, np.ones((1, 1, 1, 2), bool)),
+        "input_ids": lambda: model([[1, 2]]),
+        "attention_mask": lambda: model(
+            lucid.tensor([[1]]), np.ones((1, 1))
+        ),
+    }.items():
+        with pytest.raises(TypeError, match=f"^{named}: .*lucid.tensor"):
+            refused()
+
+
+def test_one_number_is_no_row():
+    one = lucid.tensor(1.0)
+    with pytest.raises(ValueError, match="^logits: "):
+        F.cross_entropy(one, lucid.tensor(0))
+    with pytest.raises(ValueError, match="^x: "):
+        F.layer_norm(one, one, one)
 
 
 # ---- float32: no silent promotion, and the fast erf ---------------------------

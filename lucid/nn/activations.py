@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from lucid.autograd import Tensor, record
+from lucid.autograd import Tensor, check_floats, record
 from lucid.backend import Array, array_module, erf, run_rows
 
 
@@ -65,6 +65,7 @@ def gelu(x: Tensor) -> Tensor:
     >>> round(lucid.nn.functional.gelu(lucid.tensor([2.7])).item(), 5)
     2.69064
     """
+    check_floats(x=x)
     xp = array_module(x.data)
 
     def probability(x: Array) -> Array:
@@ -109,6 +110,7 @@ def gelu_tanh(x: Tensor) -> Tensor:
     >>> round(lucid.nn.functional.gelu_tanh(lucid.tensor([2.7])).item(), 5)
     2.69111
     """
+    check_floats(x=x)
     xp = array_module(x.data)
 
     def inner_tanh(x: Array) -> Array:
@@ -138,6 +140,7 @@ def relu(x: Tensor) -> Tensor:
     Derived in :doc:`/chapters/feed-forward`, equations
     (feed-forward-relu-forward) and (feed-forward-relu-grad).
     """
+    check_floats(x=x)
     xp = array_module(x.data)
     return _elementwise(
         x, lambda x: xp.maximum(x, 0), lambda x: (x > 0).astype(x.dtype)

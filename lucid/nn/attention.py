@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from lucid.autograd import Tensor, check_same_backend, record
+from lucid.autograd import Tensor, check_floats, check_same_backend, record
 from lucid.backend import Array, array_module, run_rows
 from lucid.nn.dropout import check_probability, dropout_mask
 
@@ -167,7 +167,8 @@ def attention(
     Raises
     ------
     TypeError
-        If the mask is not boolean.
+        If the mask is not boolean, or the others are not of one floating
+        point dtype.
     ValueError
         If shapes do not fit, `dropout` is outside [0, 1), or the inputs do
         not all lie on one backend.
@@ -178,7 +179,8 @@ def attention(
     (attention-dropout) and (attention-grad). Vaswani et al., "Attention is
     all you need", section 3.2.1.
     """
-    check_same_backend(query=query, key=key, value=value, mask=mask)
+    check_floats(query=query, key=key, value=value)
+    check_same_backend(query=query, mask=mask)
     _check_shapes(query, key, value, mask)
     xp = array_module(query.data)
     q, k, v = query.data, key.data, value.data

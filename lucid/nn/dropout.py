@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lucid.autograd import Tensor, record
+from lucid.autograd import Tensor, check_floats, record
 from lucid.backend import Array, array_module, device_rng
 from lucid.nn.module import Module
 
@@ -39,7 +39,7 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
 
     Parameters
     ----------
-    x : Tensor, any shape
+    x : Tensor of floating point, any shape
     p : float
         Probability in [0, 1).
     training : bool
@@ -47,10 +47,12 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
 
     Returns
     -------
-    Tensor of the same shape
+    Tensor of the same shape and dtype
 
     Raises
     ------
+    TypeError
+        If ``x`` is not floating point.
     ValueError
         If ``p`` is outside [0, 1).
 
@@ -65,6 +67,7 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     >>> dropout(x, 0.1, training=False) is x
     True
     """
+    check_floats(x=x)
     check_probability(p)
     if not training or p == 0.0:
         return x

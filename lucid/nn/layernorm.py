@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from lucid.autograd import Tensor, check_same_backend, record
+from lucid.autograd import Tensor, check_floats, record
 from lucid.backend import Array, array_module, run_rows
 from lucid.nn.init import ones, zeros
 from lucid.nn.module import Module, Parameter
@@ -72,6 +72,8 @@ def layer_norm(
 
     Raises
     ------
+    TypeError
+        If the tensors are not all of one floating point dtype.
     ValueError
         If the last axis of ``x`` is not H long, or the tensors do not all
         lie on one backend.
@@ -88,8 +90,8 @@ def layer_norm(
     >>> layer_norm(row, lucid.tensor([1.0] * 4), lucid.tensor([0.0] * 4))
     tensor([[ 0.6325, -0.6325,  1.2649, -1.2649]])
     """
-    check_same_backend(weight=weight, x=x, bias=bias)
-    if not x.shape[-1:] == weight.shape == bias.shape:
+    check_floats(weight=weight, x=x, bias=bias)
+    if not x.shape[-1:] == weight.shape == bias.shape != ():
         raise ValueError(
             f"x: the last axis of {x.shape} must fit the weight "
             f"{weight.shape} and the bias {bias.shape}"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lucid.autograd import Tensor, record
+from lucid.autograd import Tensor, check_floats, record
 from lucid.backend import Array, matmul_rows
 from lucid.nn.init import truncated_normal, zeros
 from lucid.nn.module import Module, Parameter
@@ -11,6 +11,7 @@ from lucid.nn.module import Module, Parameter
 
 def _check_fit(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     """Raise unless shapes, backends and dtypes fit together."""
+    check_floats(weight=weight, x=x, bias=bias)
     if weight.ndim != 2:
         raise ValueError(f"weight: wanted two axes, got {weight.shape}")
     out_features, in_features = weight.shape
@@ -24,19 +25,6 @@ def _check_fit(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         raise ValueError(
             f"bias: expected shape {(out_features,)}, got {bias.shape}"
         )
-    for name, other in (("x", x), ("bias", bias)):
-        if other is None:
-            continue
-        if other.backend != weight.backend:
-            raise ValueError(
-                f"{name}: lies on {other.backend}, the weight on "
-                f"{weight.backend}; move one of them with .to(backend)"
-            )
-        if other.dtype != weight.dtype:
-            raise TypeError(
-                f"{name}: {other.dtype} does not go with a weight of "
-                f"{weight.dtype}; convert one of them with .to(dtype=...)"
-            )
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -58,7 +46,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         If the last axis of ``x`` is not ``in_features`` long, the bias not
         ``out_features``, or they do not all lie on one backend.
     TypeError
-        If they are not all of one dtype: nothing is promoted silently.
+        If they are not all of one floating point dtype: nothing is promoted
+        silently.
 
     Notes
     -----

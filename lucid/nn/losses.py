@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from lucid.autograd import Tensor, check_same_backend, record
+import numpy as np
+
+from lucid.autograd import Tensor, check_floats, check_same_backend, record
 from lucid.backend import Array, array_module, run_rows
 
 _REDUCTIONS = ("mean", "sum", "none")
@@ -102,7 +104,8 @@ def cross_entropy(
     logits : Tensor, shape (..., C)
     labels : Tensor of integers, shape (...)
     weight : Tensor, shape (C,), optional
-        A weight for each class. It receives no gradient.
+        A weight from 0 on for each class, of the dtype of ``logits``. It
+        receives no gradient.
     ignore_index : int
         The label of rows that do not count.
     reduction : {"mean", "sum", "none"}
@@ -118,7 +121,8 @@ def cross_entropy(
     Raises
     ------
     TypeError
-        If logits are not floating point or labels not integers.
+        If logits are not floating point, the weight is of another dtype, or
+        labels are not integers.
     ValueError
         If a label is out of range, shapes do not fit, or the tensors do
         not all lie on one backend.
@@ -137,10 +141,11 @@ def cross_entropy(
     0.24
     """
     _check_reduction(reduction)
-    if logits.dtype.kind != "f":
-        raise TypeError(f"logits: wanted floating point, got {logits.dtype}")
+    check_floats(logits=logits, weight=weight)
+    check_same_backend(logits=logits, **{name: labels})
+    if not logits.shape:
+        raise ValueError("logits: wanted an axis of classes, got one number")
     classes = logits.shape[-1]
-    check_same_backend(logits=logits, **{name: labels}, weight=weight)
     _check_labels(labels, logits.shape[:-1], classes, ignore_index, name)
     if weight is not None and weight.shape != (classes,):
         raise ValueError(
@@ -151,12 +156,12 @@ def cross_entropy(
     y = labels.data.reshape(-1)
     counts = y != ignore_index
     y = xp.where(counts, y, 0)
-    importance = counts.astype(z.dtype)
+    importance = counts.astype(np.promote_types(z.dtype, np.float32))
     if weight is not None:
         importance *= weight.data[y]
     if reduction == "mean":
         total = importance.sum()
-        importance = importance / xp.where(total > 0, total, 1)
+        importance = importance / xp.where(total != 0, total, 1)
     costs, log_total = _row_costs(z, y)
     losses = importance * xp.where(counts, costs, 0)
 
@@ -169,6 +174,7 @@ def cross_entropy(
         value = losses.reshape(labels.shape)
     else:
         value = losses.sum()
+    value = value.astype(z.dtype, copy=False)
     return record(value, (logits,), vjp)
 
 
@@ -189,7 +195,7 @@ def mse_loss(
     Raises
     ------
     TypeError
-        If the dtypes differ.
+        If they are not floating point, or the dtypes differ.
     ValueError
         If the shapes differ: broadcasting (N, 1) against (N,) would compare
         every pair.
@@ -205,12 +211,12 @@ def mse_loss(
     2.0
     """
     _check_reduction(reduction)
+    check_floats(predictions=predictions, targets=targets)
     if predictions.shape != targets.shape:
         raise ValueError(
             f"targets: expected shape {predictions.shape}, got "
             f"{targets.shape}"
         )
-    check_same_backend(predictions=predictions, targets=targets)
     squares = (predictions - targets) ** 2
     if reduction == "none":
         return squares

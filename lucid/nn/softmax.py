@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from lucid.autograd import Tensor, record
+from lucid.autograd import Tensor, check_floats, record
 from lucid.backend import Array, array_module
 
 
@@ -33,6 +33,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     >>> lucid.nn.functional.softmax(lucid.tensor([1000.0, 1000.0])).tolist()
     [0.5, 0.5]
     """
+    check_floats(x=x)
     xp = array_module(x.data)
     p = xp.exp(x.data - x.data.max(axis, keepdims=True))
     p /= p.sum(axis, keepdims=True)
@@ -67,6 +68,7 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     >>> lucid.nn.functional.log_softmax(logits).tolist()
     [0.0, -800.0]
     """
+    check_floats(x=x)
     xp = array_module(x.data)
     shifted = x.data - x.data.max(axis, keepdims=True)
     y = shifted - xp.log(xp.exp(shifted).sum(axis, keepdims=True))

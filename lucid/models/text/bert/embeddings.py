@@ -128,6 +128,7 @@ class BERTEmbeddings(Module):
                 "input_ids, inputs_embeds: exactly one is required, got both"
             )
         if input_ids is not None:
+            check_same_backend(input_ids=input_ids)
             if input_ids.ndim != 2:
                 raise ValueError(
                     f"input_ids: expected shape (B, T), got "
