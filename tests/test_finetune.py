@@ -139,6 +139,7 @@ def labelled(*labels: str) -> list[Example]:
 def test_classes_are_sorted_whole_numbers_by_size():
     assert Classes.of(labelled("b", "a", "b")).names == ("a", "b")
     assert Classes.of(labelled("10", "9", "0")).names == ("0", "9", "10")
+    assert Classes.of(labelled("1", "01", "2")).names == ("01", "1", "2")
     found = Classes(["b", "a"]).encode(labelled("a", "b", "b"))
     assert found.tolist() == [1, 0, 0] and found.dtype == np.int64
 
@@ -255,6 +256,12 @@ def test_a_place_can_be_taken_up_again_even_at_the_end_of_an_epoch():
                 )
     with pytest.raises(ValueError, match="seed"):
         batches(seed=1).load_state_dict(batches().state_dict())
+    with pytest.raises(
+        ValueError, match="examples: this order is that of 9"
+    ):
+        batches(count=9).load_state_dict(batches().state_dict())
+    with pytest.raises(ValueError, match="batch_size: this order"):
+        batches(size=3).load_state_dict(batches().state_dict())
 
 
 def test_pairs_are_segments_and_long_ones_are_cut():

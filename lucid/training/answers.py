@@ -58,7 +58,9 @@ class Classes:
         """Take the labels that occur, whole numbers by size."""
         found = {example.label for example in examples}
         numbers = all(name.isdecimal() for name in found)
-        return cls(sorted(found, key=int if numbers else str))
+        if not numbers:
+            return cls(sorted(found))
+        return cls(sorted(found, key=lambda name: (int(name), name)))
 
     def encode(self, examples: Sequence[Example]) -> np.ndarray:
         """Return the number of each example's class, int64.

@@ -185,9 +185,16 @@ class ExampleBatches:
         self.batch += 1
         return self._collate(self._groups[self.batch - 1])
 
+    def _order(self) -> dict[str, int]:
+        return {
+            "seed": self.seed,
+            "examples": len(self.examples),
+            "batch_size": self.batch_size,
+        }
+
     def state_dict(self) -> dict[str, int]:
-        """Return the place: the seed, and which batch comes next."""
-        return {"seed": self.seed, "epoch": self.epoch, "batch": self.batch}
+        """Return the place: whose order it is, and which batch comes next."""
+        return {**self._order(), "epoch": self.epoch, "batch": self.batch}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to a place.
@@ -195,11 +202,13 @@ class ExampleBatches:
         Raises
         ------
         ValueError
-            If it was noted with another seed: the order is another one.
+            If it was noted with another seed, number of examples or batch
+            size: the order is another one.
         """
-        if state["seed"] != self.seed:
-            raise ValueError(
-                f"seed: this order is that of {self.seed}, the place was "
-                f"noted in that of {state['seed']}"
-            )
+        for name, here in self._order().items():
+            if state[name] != here:
+                raise ValueError(
+                    f"{name}: this order is that of {here}, the place was "
+                    f"noted in that of {state[name]}"
+                )
         self._go_to(state["epoch"], state["batch"])
