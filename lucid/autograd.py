@@ -504,7 +504,12 @@ class Tensor:
     def __array__(
         self, dtype: Any = None, copy: bool | None = None
     ) -> np.ndarray:
-        """Serve ``np.asarray``; on a device CuPy refuses, as it does."""
+        """Serve ``np.asarray``, which must not cut a gradient off unseen."""
+        if self.requires_grad:
+            raise TypeError(
+                "np.asarray: this tensor has a gradient, which would end "
+                "here; take the values with .numpy()"
+            )
         return np.array(self.data, dtype=dtype, copy=copy)
 
     def item(self) -> float | int | bool:

@@ -187,12 +187,19 @@ def test_the_smallest_of_numbers_that_have_no_negative(dtype):
 
 @pytest.mark.numpy_only("of what is on a device, CuPy refuses a copy")
 def test_numpy_takes_the_values_of_a_tensor():
-    t = lucid.tensor([[1.0, 2.0]], requires_grad=True)
+    t = lucid.tensor([[1.0, 2.0]])
     for taken in (np.asarray(t), np.array(t)):
         assert (taken.dtype, taken.tolist()) == (np.float32, [[1.0, 2.0]])
     assert np.shares_memory(np.asarray(t), t.data)
     assert not np.shares_memory(np.array(t), t.data)
     assert np.asarray(t, dtype=np.float64).dtype == np.float64
+
+
+def test_numpy_does_not_cut_a_gradient_off_unseen():
+    t = lucid.tensor([1.0, 2.0], requires_grad=True)
+    for cut in (np.asarray, lambda t: lucid.tensor([t, t])):
+        with pytest.raises(TypeError, match=r"\.numpy\(\)"):
+            cut(t)
 
 
 def test_shapes_that_do_not_fit():

@@ -60,7 +60,9 @@ def asarray(x: Any, dtype: Any = None) -> Array:
     if _is_cupy(x):
         x = x.get() if xp is np else x
     elif not isinstance(x, np.ndarray):
-        kind, x = type(x).__name__, np.asarray(x)
+        kind = type(x).__name__
+        is_tensor = hasattr(x, "requires_grad")  # would lose its way back
+        x = np.asarray(None if is_tensor else x)
         if x.dtype.kind in "OSU":
             raise TypeError(f"x: wanted an array or numbers, got {kind}")
     return xp.asarray(x, dtype=dtype)
