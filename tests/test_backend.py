@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import types
+import warnings
 
 import numpy as np
 import pytest
@@ -227,6 +228,20 @@ def test_the_streams_are_of_numpy_and_begin_anew():
     assert (start.entropy, start.spawn_key) == (11, (0,))  # all of its bits
 
 
+@pytest.mark.parametrize("seed", [-1, 1.5, "1", None, True])
+def test_a_seed_is_an_integer_from_0_on(seed):
+    backend.manual_seed(3)
+    backend.host_rng().random()
+    device = backend.device_rng(np)
+    with pytest.raises(ValueError, match=f"^seed: .*{seed!r}"):
+        backend.manual_seed(seed)
+    assert backend.device_rng(np) is device
+    backend.manual_seed(np.int64(3))
+    again = backend.host_rng().random()
+    backend.manual_seed(3)
+    assert backend.host_rng().random() == again
+
+
 # ---- blocks -----------------------------------------------------------------------
 
 
@@ -314,6 +329,65 @@ def test_nobody_writes_any_more_when_an_error_arrives(two_blas_threads):
     then = x.copy()
     time.sleep(0.1)
     np.testing.assert_array_equal(x, then)
+
+
+def test_every_thread_works_under_the_callers_errstate(two_blas_threads):
+    meet = threading.Barrier(2, timeout=20)
+
+    def kernel(x):
+        meet.wait()
+        if threading.current_thread() is not threading.main_thread():
+            np.divide(1.0, x)
+
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        backend.run_rows(kernel, np.zeros((4, 1)), block=2)
+    with np.errstate(divide="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        backend.run_rows(kernel, np.zeros((4, 1)), block=2)
+
+
+ENDING = """
+import atexit, threading, time
+import numpy as np, threadpoolctl
+from lucid import backend
+
+def count(when):
+    print(when, sum(backend.run_rows(len, np.ones((5000, 400)))))
+
+def later():
+    main.join()
+    time.sleep(0.2)
+    count("a thread that outlives the main one:")
+
+main = threading.main_thread()
+threadpoolctl.threadpool_limits(2)
+count("main:")
+atexit.register(count, "at exit:")
+threading.Thread(target=later).start()
+"""
+
+
+def test_rows_are_run_when_python_ends():
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True
+    )
+    assert done.stderr == ""
+    assert [line.rsplit(" ")[-1] for line in done.stdout.splitlines()] == [
+        "5000"
+    ] * 3
+
+
+def test_no_thread_to_be_had(two_blas_threads, monkeypatch):
+    """Every share is run once, also one that was queued in vain."""
+
+    def refuse(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(cores, "_pool", None)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    x = np.zeros((64, 1))
+    backend.run_rows(lambda x: np.add(x, 1, out=x), x, block=8)
+    assert (x == 1).all()
 
 
 def test_arrays_with_different_first_axes():

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from typing import Any
 
 import numpy as np
@@ -71,20 +73,39 @@ def run_rows(
     spans = [slice(start, start + block) for start in range(0, rows, block)]
     workers = min(thread_count(), len(spans))
     results: list[Any] = [None] * len(spans)
+    shares = deque(range(workers))
 
-    def work(first: int) -> None:
-        for i in range(first, len(spans), workers):
-            results[i] = kernel(*(a[spans[i]] for a in arrays))
+    def work() -> None:
+        while True:
+            try:
+                first = shares.popleft()
+            except IndexError:  # all shares are taken
+                return
+            for i in range(first, len(spans), workers):
+                results[i] = kernel(*(a[spans[i]] for a in arrays))
 
     with pool_of_threads() as pool:
-        futures = [pool.submit(work, k) for k in range(1, workers)]
+        futures = _ask_for_help(pool, work, workers - 1)
         try:
-            work(0)
+            work()
         finally:
             wait(futures)
     for future in futures:
         future.result()
     return results
+
+
+def _ask_for_help(
+    pool: ThreadPoolExecutor, work: Callable[[], None], helpers: int
+) -> list[Future[None]]:
+    """Have other threads work, too, under the caller's np.errstate."""
+    futures: list[Future[None]] = []
+    for _ in range(helpers):
+        try:
+            futures.append(pool.submit(copy_context().run, work))
+        except RuntimeError:  # Python is ending and starts no thread
+            break
+    return futures
 
 
 _FEW_ROWS = 256  # a thread with fewer packs b for too little

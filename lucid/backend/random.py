@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import numbers
 from types import ModuleType
 from typing import Any
 
@@ -19,11 +20,19 @@ def manual_seed(seed: int) -> None:
     Initial weights are drawn on the host, so a seed gives the same model on
     both backends. Dropout is drawn where the data is.
 
+    Raises
+    ------
+    ValueError
+        If ``seed`` is no integer, or negative; no stream has changed then.
+
     Notes
     -----
     Explained in :doc:`/chapters/arrays`.
     """
     global _seed, _host
+    whole = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
+    if not whole or seed < 0:
+        raise ValueError(f"seed: wanted an integer from 0 on, got {seed!r}")
     _seed = seed
     _host = np.random.default_rng(seed)
     _device.clear()
