@@ -7,6 +7,7 @@ changed, or there is no model at all.
 from __future__ import annotations
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from safetensors.numpy import load_file, save_file
 
 import lucid
 import lucid.models.text.bert as bert
+from lucid.nn.embedding import embedding
 
 IDS = [[1, 2, 3], [4, 5, 6]]
 
@@ -338,6 +340,14 @@ def test_a_failed_forward_pass_leaves_the_model_usable(model):
         (dict(pad_token_id=1.5), r"pad_token_id.*1\.5"),
         (dict(layer_norm_eps="x"), r"layer_norm_eps.*'x'"),
         (dict(initializer_range=None), r"initializer_range.*None"),
+        (dict(initializer_range=math.inf), r"initializer_range.*inf"),
+        (dict(layer_norm_eps=math.nan), r"layer_norm_eps.*nan"),
+        (dict(layer_norm_eps=math.inf), r"layer_norm_eps.*inf"),
+        (dict(hidden_dropout=math.nan), r"hidden_dropout.*nan"),
+        (dict(hidden_act=["gelu"]), r"hidden_act.*\['gelu'\]"),
+        (dict(vocab_size=True), r"vocab_size.*True"),
+        (dict(tie_word_embeddings="false"), r"tie_word_embeddings.*'false'"),
+        (dict(tie_word_embeddings=1), r"tie_word_embeddings.*\b1\b"),
     ],
 )
 def test_a_bad_config(tiny, changes, message):
@@ -364,6 +374,29 @@ def test_numpy_numbers_in_a_config_leave_the_model_float32(tiny):
     assert out.logits.dtype == out.loss.dtype == np.float32
     out.loss.backward()
     assert all(p.grad.dtype == np.float32 for p in model.parameters())
+
+
+def test_labels_of_a_config_that_are_no_mapping():
+    with pytest.raises(ValueError, match="id2label.*3"):
+        bert.BERTConfig.from_dict({"id2label": 3})
+
+
+@pytest.mark.parametrize(
+    "padding_idx, error",
+    [(5, ValueError), (-1, ValueError), (1.0, TypeError), (True, TypeError)],
+)
+def test_a_padding_row_that_is_none(padding_idx, error):
+    named = f"^padding_idx: .*{padding_idx}"
+    with pytest.raises(error, match=named):
+        lucid.nn.Embedding(5, 2, padding_idx)
+    with pytest.raises(error, match=named):
+        embedding(t([1]), embeds(5, 2), padding_idx)
+
+
+@pytest.mark.parametrize("std", [-0.1, math.nan, math.inf])
+def test_a_spread_of_initial_weights_that_is_none(std):
+    with pytest.raises(ValueError, match=f"^std: .*{std}"):
+        lucid.nn.Linear(2, 3, init_std=std)
 
 
 def test_an_unknown_config_field(tiny):
@@ -407,6 +440,15 @@ def test_a_folder_without_a_file(folder, file):
     (folder / file).unlink()
     with pytest.raises(FileNotFoundError, match=file.replace(".", r"\.")):
         load(folder)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors"])
+def test_a_file_that_cannot_be_read_is_not_called_missing(folder, file):
+    (folder / file).unlink()
+    (folder / file).mkdir()
+    with pytest.raises(OSError, match=file) as caught:
+        bert.BERTModel.from_pretrained(folder)
+    assert not isinstance(caught.value, FileNotFoundError)
 
 
 def test_a_pickle_is_not_read(folder):

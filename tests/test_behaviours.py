@@ -785,6 +785,17 @@ def test_row_15_only_the_decoders_alias_is_there(load_case, tmp_path):
     )
 
 
+def test_row_15_an_untied_decoder_has_a_bias_of_its_own(load_case, tmp_path):
+    """Of an untied model transformers 5 saves two biases, and adds one."""
+    case = load_case("masked_lm_untied_relu")
+    own = case.weights[BIAS] + 0.5
+    folder = case.write_folder(
+        tmp_path, **{"cls.predictions.decoder.bias": own}
+    )
+    model = bert.BERTForMaskedLM.from_pretrained(folder)
+    np.testing.assert_array_equal(model.cls.predictions.bias.numpy(), own)
+
+
 @pytest.mark.parametrize("alias, own", [(DECODER, WORDS), ("bias", BIAS)])
 def test_row_15_aliases_that_contradict_each_other_raise(
     load_case, tmp_path, alias, own

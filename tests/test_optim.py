@@ -414,6 +414,9 @@ def test_loading_copies():
         ({"0.x": np.ones(2)}, r"unexpected \['0\.x'\]"),
         ({"0.m": np.ones(3)}, r"0\.m is float64 of shape \(3,\)"),
         ({"0.v": np.ones(2, int)}, r"0\.v is int64"),
+        ({"0.steps": -1}, r"0\.steps: .*-1"),
+        ({"0.steps": 1.5}, r"0\.steps: .*1\.5"),
+        ({"group.0.lr": math.nan}, r"lr: .*nan"),
     ],
 )
 def test_a_state_that_does_not_fit_changes_nothing(change, word):
@@ -433,6 +436,18 @@ def test_a_schedule_state_that_does_not_fit():
     schedule = LinearWarmup(optimizer, 1, 2)
     with pytest.raises(ValueError, match=r"missing \['peak\.0'\]"):
         schedule.load_state_dict({"steps": 3})
+    before = schedule.state_dict(), optimizer.lr
+    for wrong in (
+        {"steps": 1, "peak.0": "x"},
+        {"steps": 1, "peak.0": -1.0},
+        {"steps": -1, "peak.0": 1.0},
+        {"steps": 0.5, "peak.0": 1.0},
+    ):
+        with pytest.raises(ValueError):
+            schedule.load_state_dict(wrong)
+        assert (schedule.state_dict(), optimizer.lr) == before
+    schedule.load_state_dict({"steps": 1, "peak.0": 0.5})
+    assert (schedule.steps, schedule.peaks, optimizer.lr) == (1, [0.5], 0.5)
 
 
 # ---- bad input ------------------------------------------------------------------
@@ -474,7 +489,21 @@ BAD = {
         ValueError,
         "lr.*inf",
     ),
+    "lr as text": (lambda p: AdamW([p], lr="1"), ValueError, "lr.*'1'"),
+    "lr True": (lambda p: AdamW([p], lr=True), ValueError, "lr.*True"),
     "betas": (lambda p: AdamW([p], betas=(0.9, 1.0)), ValueError, "betas"),
+    "a beta NaN": (
+        lambda p: AdamW([p], betas=(math.nan, 0.9)),
+        ValueError,
+        "betas.*nan",
+    ),
+    "one beta": (lambda p: AdamW([p], betas=0.9), ValueError, "betas.*0.9"),
+    "a single beta": (
+        lambda p: AdamW([p], betas=(0.9,)),
+        ValueError,
+        "betas.*0.9",
+    ),
+    "eps NaN": (lambda p: AdamW([p], eps=math.nan), ValueError, "eps.*nan"),
     "eps": (lambda p: AdamW([p], eps=-1e-8), ValueError, "eps"),
     "set lr": (lambda p: setattr(AdamW([p]), "lr", -2.0), ValueError, "lr"),
 }

@@ -18,6 +18,7 @@ WHY = (
 torch = pytest.importorskip("torch", reason=WHY)
 transformers = pytest.importorskip("transformers", reason=WHY)
 
+import lucid  # noqa: E402
 import lucid.models.text.bert as bert  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -102,6 +103,27 @@ def test_lucid_reads_what_transformers_saved(case, tmp_path):
     assert got.keys() == case.weights.keys()
     for name, want in case.weights.items():
         np.testing.assert_array_equal(got[name], want, name)
+
+
+def test_an_untied_decoder_adds_its_own_bias(load_case, tmp_path):
+    """Of two saved biases transformers 5 adds the decoder's; so do we."""
+    case = load_case("masked_lm_untied_relu")
+    config = transformers.BertConfig.from_dict(case.config)
+    theirs = transformers.BertForMaskedLM(config).eval()
+    predictions = theirs.cls.predictions
+    with torch.no_grad():
+        predictions.decoder.bias.copy_(torch.arange(config.vocab_size))
+        predictions.bias.fill_(-5.0)
+    ids = np.array([[1, 2, 3]])
+    want = theirs(torch.from_numpy(ids)).logits.detach().numpy()
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = bert.BERTForMaskedLM.from_pretrained(tmp_path / "theirs")
+    got = ours(lucid.tensor(ids)).logits.numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    ours.save_pretrained(tmp_path / "ours")
+    again = transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours")
+    back = again.eval()(torch.from_numpy(ids)).logits.detach().numpy()
+    np.testing.assert_allclose(back, want, rtol=1e-4, atol=1e-4)
 
 
 def test_a_classifier_starts_from_a_pretraining_checkpoint(

@@ -31,6 +31,16 @@ def _replace(path: Path, write: Callable[[Path], Any]) -> None:
         draft.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a file in UTF-8, whole or not at all.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/saving`.
+    """
+    _replace(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+
+
 def write_config(folder: Path, values: Mapping[str, Any]) -> None:
     """Write ``config.json``, whole or not at all.
 
@@ -39,10 +49,7 @@ def write_config(folder: Path, values: Mapping[str, Any]) -> None:
     Built in :doc:`/chapters/saving`.
     """
     text = json.dumps(values, indent=2, sort_keys=True) + "\n"
-    _replace(
-        folder / CONFIG_NAME,
-        lambda path: path.write_text(text, encoding="utf-8"),
-    )
+    write_text(folder / CONFIG_NAME, text)
 
 
 def write_weights(folder: Path, weights: Mapping[str, np.ndarray]) -> None:
@@ -68,7 +75,8 @@ def _todays_name(name: str) -> str:
 
 def _existing(folder: Path, name: str) -> Path:
     path = folder / name
-    if path.is_file():
+    if path.exists():
+        path.open("rb").close()  # says why, if it cannot be read
         return path
     if folder.is_dir():
         found = sorted(p.name for p in folder.iterdir())
@@ -87,6 +95,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     ------
     FileNotFoundError
         If the folder has no such file.
+    OSError
+        If the file cannot be read.
     ValueError
         If the file is not a JSON object.
 
@@ -94,7 +104,23 @@ def read_config(folder: Path) -> dict[str, Any]:
     -----
     Built in :doc:`/chapters/saving`.
     """
-    path = _existing(folder, CONFIG_NAME)
+    return read_json(_existing(folder, CONFIG_NAME))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read.
+    ValueError
+        If it holds something else.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/saving`.
+    """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -117,6 +143,8 @@ def read_weights(folder: Path) -> dict[str, np.ndarray]:
     ------
     FileNotFoundError
         If the folder has no such file.
+    OSError
+        If the file cannot be read.
     ValueError
         If the file is damaged, holds a dtype that NumPy lacks, or has a
         parameter under its old and its new name.

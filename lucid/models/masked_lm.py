@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from lucid.autograd import Tensor, check_same_backend
 from lucid.backend import Array, array_module, asarray, use_backend
@@ -46,6 +49,16 @@ class MaskedLMMixin(PretrainedModel):
         if self.config.tie_word_embeddings:
             decoder = self.cls.predictions.decoder
             decoder.weight = self.get_input_embeddings()
+
+    def _fit(
+        self, weights: Mapping[str, np.ndarray], ignore_mismatched: bool
+    ) -> dict[str, np.ndarray]:
+        """Take an untied decoder's own bias, as transformers does."""
+        state = super()._fit(weights, ignore_mismatched)
+        tied = self.config.tie_word_embeddings
+        if not tied and "cls.predictions.decoder.bias" in state:
+            state.pop("cls.predictions.bias", None)
+        return state
 
     def masked_lm_loss(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Mean cross-entropy over the labelled positions.

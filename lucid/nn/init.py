@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from lucid.backend import Array, active_module, asarray, host_rng
@@ -24,11 +26,18 @@ def truncated_normal(shape: tuple[int, ...], std: float) -> Array:
     -------
     array of float32 on the active backend
 
+    Raises
+    ------
+    ValueError
+        If ``std`` is negative, infinite or NaN.
+
     Notes
     -----
     Explained in :doc:`/chapters/modules`; the spread is equation
     (modules-truncated), the choice of ``std`` equation (modules-growth).
     """
+    if not 0.0 <= std < math.inf:
+        raise ValueError(f"std: wanted a number from 0 on, got {std}")
     rng = host_rng()
     values = rng.standard_normal(shape, dtype=np.float32)
     flat = values.reshape(-1)

@@ -104,8 +104,11 @@ class AdamW(Optimizer):
         weight_decay: float = 0.01,
     ) -> None:
         super().__init__(parameters, lr, weight_decay)
-        if not all(0.0 <= beta < 1.0 for beta in betas):
-            raise ValueError(f"betas: wanted two from 0 to 1, got {betas}")
+        pair = isinstance(betas, (tuple, list)) and len(betas) == 2
+        if not pair or not all(0.0 <= beta < 1.0 for beta in betas):
+            raise ValueError(
+                f"betas: wanted two numbers in [0, 1), got {betas!r}"
+            )
         check_from_zero("eps", eps)
         self.betas = betas
         self.eps = eps

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
+from numbers import Real
 from typing import Any
 
 from lucid.autograd import Tensor
@@ -59,14 +61,38 @@ def check_from_zero(name: str, value: float) -> None:
     Raises
     ------
     ValueError
-        If it is negative, infinite or NaN.
+        If it is negative, infinite, NaN or no number.
 
     Notes
     -----
     Explained in :doc:`/chapters/optimisers`.
     """
-    if not 0.0 <= value < math.inf:
-        raise ValueError(f"{name}: wanted a number from 0 on, got {value}")
+    is_number = isinstance(value, Real) and value is not True
+    if not is_number or not 0.0 <= value < math.inf:
+        raise ValueError(f"{name}: wanted a number from 0 on, got {value!r}")
+
+
+def check_count(name: str, value: Any) -> int:
+    """Return a count as an int; raise unless it is an integer from 0 on.
+
+    Raises
+    ------
+    ValueError
+        If it is negative or not an integer.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/optimisers`.
+    """
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise ValueError(
+            f"{name}: wanted an integer from 0 on, got {value!r}"
+        )
+    return count
 
 
 @dataclass
@@ -222,7 +248,7 @@ class Optimizer:
         ------
         ValueError
             If names are missing or unexpected, a shape differs, or a
-            learning rate is out of range.
+            number is out of range.
         """
         parameters = self.parameters()
         rates = {f"group.{i}.lr" for i in range(len(self.groups))}
@@ -241,7 +267,7 @@ class Optimizer:
         for name, kept in new.items():
             for slot, key in kept.items():
                 kept[slot] = (
-                    int(state[key])
+                    check_count(key, state[key])
                     if slot == "steps"
                     else _checked_copy(key, state[key], parameters[name])
                 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lucid.optim.optimizer import Optimizer
+from lucid.optim.optimizer import Optimizer, check_count, check_from_zero
 
 
 class LinearWarmup:
@@ -78,12 +78,12 @@ class LinearWarmup:
         return {"steps": self.steps, **peaks}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, setting the learning rates.
+        """Go on from a state, setting the learning rates, or change nothing.
 
         Raises
         ------
         ValueError
-            If names are missing or unexpected.
+            If names are missing or unexpected, or a number is out of range.
         """
         wanted = self.state_dict().keys()
         if state.keys() != wanted:
@@ -91,8 +91,9 @@ class LinearWarmup:
                 f"state: missing {sorted(wanted - state.keys())}, "
                 f"unexpected {sorted(state.keys() - wanted)}"
             )
-        self.steps = int(state["steps"])
-        self.peaks = [
-            float(state[f"peak.{i}"]) for i in range(len(self.peaks))
-        ]
+        steps = check_count("steps", state["steps"])
+        peaks = [float(state[f"peak.{i}"]) for i in range(len(self.peaks))]
+        for i, peak in enumerate(peaks):
+            check_from_zero(f"peak.{i}", peak)
+        self.steps, self.peaks = steps, peaks
         self._apply()

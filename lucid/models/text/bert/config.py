@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
@@ -53,7 +54,7 @@ def _number(config: BERTConfig, name: str) -> float:
 
 def _check_constants(config: BERTConfig) -> None:
     """Raise unless names are known and numbers are in their ranges."""
-    if config.hidden_act not in ACTIVATIONS:
+    if config.hidden_act not in list(ACTIVATIONS):  # which may be no str
         raise ValueError(
             f"hidden_act: {config.hidden_act!r} is not one of "
             f"{', '.join(ACTIVATIONS)}"
@@ -69,8 +70,15 @@ def _check_constants(config: BERTConfig) -> None:
             )
     for name in ("initializer_range", "layer_norm_eps"):
         value = _number(config, name)
-        if not value > 0.0:
-            raise ValueError(f"{name}: wanted more than 0, got {value}")
+        if not 0.0 < value < math.inf:
+            raise ValueError(
+                f"{name}: wanted a finite number above 0, got {value}"
+            )
+    if not isinstance(config.tie_word_embeddings, bool):
+        raise ValueError(
+            f"tie_word_embeddings: wanted True or False, got "
+            f"{config.tie_word_embeddings!r}"
+        )
     if config.pad_token_id is not None:
         pad = _integer(config, "pad_token_id")
         if not 0 <= pad < config.vocab_size:
@@ -198,8 +206,11 @@ class BERTConfig(PretrainedConfig):
             for key in (field.name, _HF_NAMES.get(field.name, field.name)):
                 if key in values:
                     known[field.name] = values[key]
-        if values.get("id2label"):
-            known["num_labels"] = len(values["id2label"])
+        labels = values.get("id2label") or {}
+        if not isinstance(labels, Mapping):
+            raise ValueError(f"id2label: wanted a mapping, got {labels!r}")
+        if labels:
+            known["num_labels"] = len(labels)
         return cls(**{**known, **overrides})
 
     def to_dict(self) -> dict[str, Any]:
