@@ -7,6 +7,7 @@ here everything is as small as it can be and still fail.
 from __future__ import annotations
 
 import errno
+import inspect
 import io
 import itertools
 import json
@@ -47,6 +48,7 @@ from lucid.training import (
     step_seed,
     write_checkpoint,
 )
+from tools import long_runs
 
 GRAMMAR = Grammar()
 WORDS = WordPieceTokenizer([*SPECIAL_TOKENS, *GRAMMAR.words])
@@ -461,6 +463,56 @@ def test_beats_the_unigram_baseline_on_the_grammar():
     assert found["mlm_loss"] < blind["mlm_loss"] - 0.8
     assert found["mlm_accuracy"] > blind["mlm_accuracy"] + 0.1
     assert floor["nsp_loss"] < found["nsp_loss"] < blind["nsp_loss"] + 0.2
+
+
+# ---- the stored long runs --------------------------------------------------------
+
+
+def test_divergence_falls_into_word_and_form():
+    rng = np.random.default_rng(0)
+    p, q = rng.dirichlet(np.ones(5), size=(2, 3))
+    p[0, 1] = 0.0
+    p[1, :2] = 0.0
+    p /= p.sum(-1, keepdims=True)
+    groups = (0, 1), (2,), (3,), (4,)
+    word, form = long_runs.two_parts(p, q, np.array([1, 0, -1, -1, -1]))
+    for n in range(3):
+        by_word = by_form = 0.0
+        for group in groups:
+            both_p, both_q = p[n, group].sum(), q[n, group].sum()
+            if both_p > 0:
+                by_word += both_p * math.log(both_p / both_q)
+            for v in group:
+                if p[n, v] > 0:
+                    ratio = (p[n, v] / both_p) / (q[n, v] / both_q)
+                    by_form += p[n, v] * math.log(ratio)
+        assert math.isclose(word[n], by_word, abs_tol=1e-12)
+        assert math.isclose(form[n], by_form, abs_tol=1e-12)
+
+
+def test_two_forms_of_a_word_name_one_another():
+    other = long_runs.other_forms(WORDS)
+    (has,) = np.nonzero(other >= 0)
+    np.testing.assert_array_equal(other[other[has]], has)
+    assert other[WORDS.vocab["cats"]] == WORDS.vocab["cat"]
+    assert other[WORDS.vocab["near"]] == -1
+
+
+@pytest.mark.numpy_only("reads what has been stored")
+def test_long_runs_are_stored_and_beat_guessing():
+    stored = json.loads(long_runs.STORE.read_text(encoding="utf-8"))
+    assert stored.keys() == long_runs.RUNS.keys()
+    for name, run in stored.items():
+        default = inspect.signature(long_runs.RUNS[name]).parameters["steps"]
+        last, blind = run["evaluations"][-1], run["guessing"]
+        assert run["steps"] == last["step"] == default.default, name
+        assert run["minutes"] < 15, name
+        assert last["mlm_loss"] < blind["mlm_loss"] - 0.5, name
+        assert last["mlm_accuracy"] > 3 * blind["mlm_accuracy"], name
+    run = stored["grammar"]
+    last, ideal = run["evaluations"][-1], run["ideal"]
+    assert 0 < last["mlm_loss"] - ideal["mlm_loss"] < 0.1
+    assert abs(last["nsp_accuracy"] - ideal["nsp_accuracy"]) < 0.02
 
 
 # ---- the command -----------------------------------------------------------------
