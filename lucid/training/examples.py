@@ -193,7 +193,7 @@ class ExampleBatches:
         }
 
     def state_dict(self) -> dict[str, int]:
-        """Return the place: whose order it is, and which batch comes next."""
+        """Return the place: whose order, and which batch comes next."""
         return {**self._order(), "epoch": self.epoch, "batch": self.batch}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
