@@ -461,6 +461,100 @@ def test_a_place_can_be_taken_up_anywhere(corpus, thousand):
             assert equal(wanted, {n: t.numpy() for n, t in batch.items()})
 
 
+def test_padding_is_not_counted(thousand):
+    """15 % of the real tokens, however long the row has been made."""
+    masking = Masking(thousand)
+    ids = [CLS, *range(5, 23), SEP]
+    for padding in (0, 12, 100):
+        _, labels = masking([*ids, *[PAD] * padding], rng())
+        assert (labels != -100).sum() == 3
+
+
+@pytest.mark.parametrize(
+    "ids, named",
+    [
+        ([CLS, -1, SEP], "-1"),
+        ([CLS, 1000, SEP], "1000"),
+        ([CLS, 5.5, SEP], "float64"),
+        ([[CLS, 5, SEP]], r"\(1, 3\)"),
+    ],
+)
+def test_ids_that_cannot_be_masked(thousand, ids, named):
+    with pytest.raises(ValueError, match=f"^ids: .*{named}"):
+        Masking(thousand)(ids, rng())
+
+
+def test_a_document_is_no_string(thousand):
+    batches = PretrainingBatches(["w1 w2. w3 w4.", "w5"], thousand)
+    with pytest.raises(TypeError, match="documents: .*'w1 w2"):
+        next(batches)
+
+
+@pytest.mark.parametrize("size", [2, 10])
+def test_after_an_error_the_batches_go_on_where_they_were(size):
+    """Neither half of a block is served, nor the block before, nor none."""
+
+    class Failing(Words):
+        left = 0
+
+        def encode(self, text):
+            if text == "b" and self.left:
+                self.left -= 1
+                raise OSError("once")
+            return super().encode(text)
+
+    documents = [["a", "a"], ["a"], ["a", "a"], ["b", "b"]]
+    words = Failing(["a", "b"])
+    how = dict(buffer_size=size, batch_size=1, max_length=8)
+    smooth = PretrainingBatches(documents, words, **how)
+    wanted = [next(smooth) for _ in range(12)]
+    words.left, got = 3, []
+    rough = PretrainingBatches(documents, words, **how)
+    while len(got) < 12:
+        try:
+            got.append(next(rough))
+        except OSError:
+            pass
+    assert words.left == 0
+    for ours, theirs in zip(got, wanted, strict=True):
+        for name, tensor in theirs.items():
+            np.testing.assert_array_equal(ours[name].numpy(), tensor.numpy())
+
+
+@pytest.mark.parametrize(
+    "change, named",
+    [
+        (dict(batch_size=2.5), "batch_size.*2.5"),
+        (dict(seed=-1), "seed.*-1"),
+        (dict(short_share=float("nan")), "short_share.*nan"),
+        (dict(short_share=1.5), "short_share.*1.5"),
+    ],
+)
+def test_batches_of_numbers_that_make_no_sense(thousand, change, named):
+    with pytest.raises(ValueError, match=named):
+        PretrainingBatches([["w1"], ["w2"]], thousand, **change)
+
+
+@pytest.mark.parametrize(
+    "change, named",
+    [
+        ({"block": None}, r"missing \['block'\]"),
+        ({"step": 3}, r"unexpected \['step'\]"),
+        ({"epoch": -1}, "epoch.*-1"),
+        ({"batch": 0.5}, "batch.*0.5"),
+    ],
+)
+def test_a_place_that_is_none_changes_nothing(thousand, change, named):
+    batches = PretrainingBatches([["w1 w2"], ["w2"]], thousand)
+    next(batches)
+    before = batches.state_dict()
+    state = {**before, "epoch": 7, **change}
+    state = {k: v for k, v in state.items() if v is not None}
+    with pytest.raises(ValueError, match=named):
+        batches.load_state_dict(state)
+    assert batches.state_dict() == before
+
+
 def test_the_masks_are_not_drawn_with_the_numbers_of_the_pairs(
     corpus, thousand
 ):

@@ -205,6 +205,16 @@ def test_folding_changes_the_unit_and_nothing_else():
         scale.fold(Linear(8, 1, bias=False))
 
 
+def test_saving_a_scale_leaves_every_bit_of_the_model(tmp_path):
+    model = BERTForSequenceClassification(config(num_labels=1))
+    before = {n: p.numpy().copy() for n, p in model.named_parameters()}
+    Scale(51.7, 0.3).save(model, tmp_path)
+    for name, parameter in model.named_parameters():
+        np.testing.assert_array_equal(parameter.numpy(), before[name], name)
+    saved = BERTForSequenceClassification.from_pretrained(tmp_path)
+    np.testing.assert_allclose(saved.classifier.bias.numpy(), [51.7])
+
+
 # ---- batches ---------------------------------------------------------------------
 
 
@@ -262,6 +272,14 @@ def test_a_place_can_be_taken_up_again_even_at_the_end_of_an_epoch():
         batches(count=9).load_state_dict(batches().state_dict())
     with pytest.raises(ValueError, match="batch_size: this order"):
         batches(size=3).load_state_dict(batches().state_dict())
+    data = batches()
+    for change, named in (
+        ({"epoch": -1}, "epoch"),
+        ({"x": 1}, "unexpected"),
+    ):
+        with pytest.raises(ValueError, match=named):
+            data.load_state_dict({**data.state_dict(), "batch": 2, **change})
+        assert data.state_dict() == batches().state_dict()
 
 
 def test_pairs_are_segments_and_long_ones_are_cut():

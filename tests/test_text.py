@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import builtins
 import importlib.util
+import itertools
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +80,39 @@ def test_encode_cuts_the_longer_text_at_its_end(small):
     assert small.encode("the cat sat", max_length=4) == [2, 5, 6, 3]
     # The limit of one call is not the limit of the next.
     assert len(small.encode("the cat sat")) == 5
+
+
+@pytest.fixture
+def quick_switches():
+    """Threads take turns as often as can be."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def test_two_texts_are_cut_as_the_library_cuts_them(small):
+    tool = type(small._tool).from_str(small._tool.to_str())
+    for a, b, limit in itertools.product(range(7), range(7), range(3, 12)):
+        first, second = ("the " * a).strip(), ("cat " * b).strip()
+        tool.enable_truncation(limit)
+        wanted = tool.encode(first, second)
+        batch = small(first, second, max_length=limit)
+        assert small.encode(first, second, limit) == wanted.ids
+        assert batch["input_ids"].tolist() == [wanted.ids]
+        assert batch["token_type_ids"].tolist() == [wanted.type_ids]
+
+
+def test_threads_share_a_tokenizer(small, quick_switches):
+    """Each with its own limit; none sees another's."""
+
+    def lengths(limit):
+        texts = ["the cat sat " * 4] * 400
+        return {len(small.encode(text, max_length=limit)) for text in texts}
+
+    limits = list(range(2, 10)) * 2
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lengths, limits)) == [{n} for n in limits]
 
 
 def test_decode_takes_lists_arrays_and_tensors(small):
@@ -267,6 +302,32 @@ def test_saved_and_read_again(tmp_path, pages):
     by_list = WordPieceTokenizer.from_pretrained(tmp_path / "new")
     assert by_list.encode(pages[0]) == tokenizer.encode(pages[0])
     assert not [p for p in (tmp_path / "new").iterdir() if p.name[0] == "."]
+
+
+def test_two_that_save_into_one_folder_do_not_meet(small, tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        for done in [
+            pool.submit(small.save_pretrained, tmp_path) for _ in range(60)
+        ]:
+            done.result()
+    assert WordPieceTokenizer.from_pretrained(tmp_path).vocab == small.vocab
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "vocab.txt"])
+def test_a_file_that_cannot_be_read_is_not_called_missing(tmp_path, file):
+    (tmp_path / file).mkdir()
+    with pytest.raises(OSError, match=file) as caught:
+        WordPieceTokenizer.from_pretrained(tmp_path)
+    assert not isinstance(caught.value, FileNotFoundError)
+
+
+@pytest.mark.parametrize("text", [None, 3, ["the cat"]])
+def test_a_text_that_is_none(small, text):
+    with pytest.raises(TypeError, match="^text: "):
+        small.encode(text)
+    with pytest.raises(TypeError, match="^text: "):
+        small([text, "the"])
 
 
 def test_a_list_with_windows_line_ends(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from lucid.autograd import Tensor, tensor
 from lucid.data.masking import IGNORED, Masking, Tokenizer
 from lucid.data.pairs import Pair, make_pairs
+from lucid.optim.optimizer import check_count, check_keys
 
 Documents = Iterable[Sequence[str]]
 
@@ -104,9 +106,17 @@ class PretrainingBatches:
             ("buffer_size", buffer_size, 2),
             ("multiple", multiple, 1),
             ("copies", 1 if copies is None else copies, 1),
+            ("seed", seed, 0),
         ):
-            if value < least:
-                raise ValueError(f"{name}: at least {least}, got {value}")
+            if not isinstance(value, Integral) or value < least:
+                raise ValueError(
+                    f"{name}: an integer of at least {least} is wanted, got "
+                    f"{value!r}"
+                )
+        if not 0 <= short_share <= 1:
+            raise ValueError(
+                f"short_share: between 0 and 1, got {short_share}"
+            )
         self.documents, self.tokenizer = documents, tokenizer
         self.batch_size, self.max_length = batch_size, max_length
         self.seed, self.short_share, self.copies = seed, short_share, copies
@@ -132,12 +142,18 @@ class PretrainingBatches:
     ) -> list[list[list[int]]]:
         if documents == self._text:  # a corpus of one block, next epoch
             return self._ids
-        self._text, self._ids = documents, []
+        encoded = []
         for document in documents:
+            if isinstance(document, str):
+                raise TypeError(
+                    f"documents: a document is a list of sentences, got one "
+                    f"str, {document[:20]!r}"
+                )
             ids = [self.tokenizer.encode(text)[1:-1] for text in document]
             if sentences := [sentence for sentence in ids if sentence]:
-                self._ids.append(sentences)
-        return self._ids
+                encoded.append(sentences)
+        self._text, self._ids = documents, encoded
+        return encoded
 
     def _group(self, documents: list[Sequence[str]]) -> list[list[Pair]]:
         rng = self._rng(self.block, 0)
@@ -193,14 +209,17 @@ class PretrainingBatches:
         """
         while self._groups is None or self.batch >= len(self._groups):
             if self._groups is not None:
+                self._groups = None
                 self.block, self.batch = self.block + 1, 0
-            if self._stream is None:
+            stream, self._stream = self._stream, None  # after an error, anew
+            if stream is None:
                 skipped = self.block * self.buffer_size
                 rest = islice(iter(self.documents), skipped, None)
-                self._stream = _blocks(rest, self.buffer_size)
-            block = next(self._stream, None)
+                stream = _blocks(rest, self.buffer_size)
+            block = next(stream, None)
             if block is not None:
                 self._groups = self._group(block)
+                self._stream = stream
             elif self.block == 0:
                 raise ValueError("documents: the corpus is empty")
             else:
@@ -225,11 +244,15 @@ class PretrainingBatches:
         Raises
         ------
         ValueError
-            If it was noted with another seed: the order is another one.
+            If it is no place, or was noted with another seed: the order is
+            another one.
         """
+        check_keys(state, self.state_dict())
+        names = "epoch", "block", "batch"
+        place = [check_count(name, state[name]) for name in names]
         if state["seed"] != self.seed:
             raise ValueError(
                 f"seed: this order is that of {self.seed}, the place was "
                 f"noted in that of {state['seed']}"
             )
-        self._go_to(state["epoch"], state["block"], state["batch"])
+        self._go_to(*place)

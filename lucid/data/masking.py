@@ -69,7 +69,8 @@ class Masking:
         if most is not None and most < 1:
             raise ValueError(f"most: at least 1, got {most}")
         vocab = tokenizer.vocab
-        self.vocab_size, self.mask_id = len(vocab), vocab["[MASK]"]
+        self.vocab_size = len(vocab)
+        self.mask_id, self.pad_id = vocab["[MASK]"], vocab["[PAD]"]
         self.share, self.most, self.whole_words = share, most, whole_words
         self._may = np.ones(len(vocab), dtype=bool)
         for token in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"):
@@ -79,7 +80,7 @@ class Masking:
             self._inner[number] = piece.startswith("##")
 
     def count(self, length: int) -> int:
-        """Return how many of ``length`` tokens are asked for."""
+        """Return how many of ``length`` tokens, padding aside, are asked."""
         wanted = max(1, round(self.share * length))
         return wanted if self.most is None else min(wanted, self.most)
 
@@ -98,8 +99,13 @@ class Masking:
         -------
         hidden, labels : array of int64, shape (T,)
             Labels are the original ids, and -100 where nothing is asked.
+
+        Raises
+        ------
+        ValueError
+            If it is not one row of ids that the vocabulary has.
         """
-        ids = np.asarray(ids, dtype=np.int64)
+        ids = self._checked(ids)
         chosen = self._choose(ids, rng)
         draws = rng.random(len(chosen))
         hidden, labels = ids.copy(), np.full_like(ids, IGNORED)
@@ -109,11 +115,26 @@ class Masking:
         hidden[other] = rng.integers(self.vocab_size, size=len(other))
         return hidden, labels
 
+    def _checked(self, ids: Any) -> np.ndarray:
+        row = np.asarray(ids)
+        if row.ndim != 1 or row.dtype.kind not in "iu":
+            raise ValueError(
+                f"ids: wanted one row of integers, got {row.dtype} of shape "
+                f"{row.shape}"
+            )
+        wrong = (row < 0) | (row >= self.vocab_size)
+        if wrong.any():
+            raise ValueError(
+                f"ids: {row[wrong][0]} is out of range; the vocabulary has "
+                f"{self.vocab_size} entries"
+            )
+        return row.astype(np.int64)
+
     def _choose(
         self, ids: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
         candidates = np.flatnonzero(self._may[ids])
-        count = self.count(len(ids))
+        count = self.count(int((ids != self.pad_id).sum()))
         if not self.whole_words or len(candidates) == 0:
             return rng.permutation(candidates)[:count]
         goes_on = self._inner[ids[candidates]]

@@ -95,6 +95,26 @@ def check_count(name: str, value: Any) -> int:
     return count
 
 
+def check_keys(state: Mapping[str, Any], wanted: Iterable[str]) -> None:
+    """Raise unless a state has just the names that are wanted.
+
+    Raises
+    ------
+    ValueError
+        If names are missing or unexpected; it lists them.
+
+    Notes
+    -----
+    Explained in :doc:`/chapters/optimisers`.
+    """
+    names = set(wanted)
+    if state.keys() != names:
+        raise ValueError(
+            f"state: missing {sorted(names - state.keys())}, unexpected "
+            f"{sorted(state.keys() - names)}"
+        )
+
+
 @dataclass
 class Group:
     """Parameters that share a learning rate and a weight decay.
@@ -259,11 +279,7 @@ class Optimizer:
                 for slot in ("steps", *self.slots):
                     new.setdefault(name, {})[slot] = f"{name}.{slot}"
         wanted = rates.union(*(kept.values() for kept in new.values()))
-        if state.keys() != wanted:
-            raise ValueError(
-                f"state: missing {sorted(wanted - state.keys())}, "
-                f"unexpected {sorted(state.keys() - wanted)}"
-            )
+        check_keys(state, wanted)
         for name, kept in new.items():
             for slot, key in kept.items():
                 kept[slot] = (

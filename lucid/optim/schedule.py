@@ -6,7 +6,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lucid.optim.optimizer import Optimizer, check_count, check_from_zero
+from lucid.optim.optimizer import (
+    Optimizer,
+    check_count,
+    check_from_zero,
+    check_keys,
+)
 
 
 class LinearWarmup:
@@ -85,12 +90,7 @@ class LinearWarmup:
         ValueError
             If names are missing or unexpected, or a number is out of range.
         """
-        wanted = self.state_dict().keys()
-        if state.keys() != wanted:
-            raise ValueError(
-                f"state: missing {sorted(wanted - state.keys())}, "
-                f"unexpected {sorted(state.keys() - wanted)}"
-            )
+        check_keys(state, self.state_dict())
         steps = check_count("steps", state["steps"])
         peaks = [float(state[f"peak.{i}"]) for i in range(len(self.peaks))]
         for i, peak in enumerate(peaks):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lucid.autograd import Tensor, tensor
+from lucid.models.checkpoint import read_json, write_text
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET = 1000  # characters kept at most, as in the library
@@ -191,20 +192,32 @@ class WordPieceTokenizer:
         """Return the pieces of a text, without ``[CLS]`` and ``[SEP]``."""
         return self._tool.encode(text, add_special_tokens=False).tokens
 
-    def _encode(
+    def _pieces(self, text: str) -> list[int]:
+        if not isinstance(text, str):
+            raise TypeError(f"text: wanted a str, got {type(text).__name__}")
+        return self._tool.encode(text, add_special_tokens=False).ids
+
+    def _parts(
         self, text: str, pair: str | None, max_length: int | None
-    ) -> Any:
+    ) -> tuple[list[int], list[int]]:
+        """Return ``[CLS] text [SEP]`` and ``pair [SEP]``, or nothing.
+
+        The library could cut, too, but by a setting that all threads share.
+        """
         least = 2 if pair is None else 3
-        if max_length is None:
-            self._tool.no_truncation()
-        elif max_length < least:
+        if max_length is not None and max_length < least:
             raise ValueError(
                 f"max_length: {max_length} leaves no room for [CLS] and "
                 f"[SEP]; at least {least} is wanted"
             )
-        else:
-            self._tool.enable_truncation(max_length)
-        return self._tool.encode(text, pair)
+        a = self._pieces(text)
+        b = [] if pair is None else self._pieces(pair)
+        if max_length is not None:
+            left = _lengths(len(a), len(b), max_length - least)
+            a, b = a[: left[0]], b[: left[1]]
+        end = self.sep_token_id
+        first = [self.cls_token_id, *a, end]
+        return first, [] if pair is None else [*b, end]
 
     def encode(
         self,
@@ -218,7 +231,8 @@ class WordPieceTokenizer:
         longer than ``max_length``, the longer text loses tokens from its
         end, one by one.
         """
-        return self._encode(text, pair, max_length).ids
+        first, second = self._parts(text, pair, max_length)
+        return first + second
 
     def decode(self, ids: Any) -> str:
         """Return the text of a list, an array or a tensor of ids.
@@ -275,10 +289,10 @@ class WordPieceTokenizer:
                 f"{len(second)}"
             )
         found = [
-            self._encode(a, b, max_length)
+            self._parts(a, b, max_length)
             for a, b in zip(first, second, strict=True)
         ]
-        lengths = {len(one.ids) for one in found}
+        lengths = {len(a) + len(b) for a, b in found}
         if len(lengths) > 1 and not padding:
             raise ValueError(
                 f"padding: without it all sequences need one length; these "
@@ -290,11 +304,11 @@ class WordPieceTokenizer:
             "attention_mask": np.zeros(shape, np.int64),
             "token_type_ids": np.zeros(shape, np.int64),
         }
-        for row, one in enumerate(found):
-            filled = slice(len(one.ids))
-            batch["input_ids"][row, filled] = one.ids
-            batch["attention_mask"][row, filled] = 1
-            batch["token_type_ids"][row, filled] = one.type_ids
+        for row, (a, b) in enumerate(found):
+            filled = len(a) + len(b)
+            batch["input_ids"][row, :filled] = a + b
+            batch["attention_mask"][row, :filled] = 1
+            batch["token_type_ids"][row, len(a) : filled] = 1
         return {name: tensor(values) for name, values in batch.items()}
 
     @classmethod
@@ -346,16 +360,16 @@ class WordPieceTokenizer:
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         pieces = sorted(self.vocab, key=self.vocab.__getitem__)
-        _write(folder / "vocab.txt", "".join(f"{p}\n" for p in pieces))
-        self._tool.no_truncation()
-        _write(folder / "tokenizer.json", self._tool.to_str(pretty=True))
+        write_text(folder / "vocab.txt", "".join(f"{p}\n" for p in pieces))
+        stored = self._tool.to_str(pretty=True)
+        write_text(folder / "tokenizer.json", stored)
         switches = {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": self.lowercase,
             "strip_accents": self.strip_accents,
         }
         text = json.dumps(switches, indent=2, sort_keys=True) + "\n"
-        _write(folder / "tokenizer_config.json", text)
+        write_text(folder / "tokenizer_config.json", text)
 
     @classmethod
     def from_pretrained(
@@ -377,14 +391,16 @@ class WordPieceTokenizer:
         ------
         FileNotFoundError
             If the folder has neither file.
+        OSError
+            If a file cannot be read.
         ValueError
             If a file is damaged, or describes another kind of tokenizer.
         """
         folder = Path(folder)
         vocab: Iterable[str] | Mapping[str, int]
-        if (folder / "tokenizer.json").is_file():
+        if (folder / "tokenizer.json").exists():
             vocab, noted = _from_json(folder / "tokenizer.json")
-        elif (folder / "vocab.txt").is_file():
+        elif (folder / "vocab.txt").exists():
             vocab, noted = _from_list(folder / "vocab.txt")
         else:
             raise FileNotFoundError(
@@ -398,29 +414,17 @@ class WordPieceTokenizer:
         return cls(vocab, lowercase, strip_accents)
 
 
-def _write(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON ({error})") from error
-    if not isinstance(values, dict):
-        raise ValueError(
-            f"{path}: wanted a JSON object, got {type(values).__name__}"
-        )
-    return values
+def _lengths(first: int, second: int, room: int) -> tuple[int, int]:
+    """How much of two texts is kept where both have to share a room."""
+    short, long = sorted((first, second))
+    long = min(long, max(short, room - short))
+    if short + long > room:
+        short, long = room // 2, room - room // 2
+    return (short, long) if first <= second else (long, short)
 
 
 def _from_json(path: Path) -> tuple[dict[str, int], dict[str, Any]]:
-    stored = _read_json(path)
+    stored = read_json(path)
     model: dict[str, Any] = stored.get("model") or {}
     cleaning: dict[str, Any] = stored.get("normalizer") or {}
     vocab: Any = model.get("vocab")
@@ -448,7 +452,7 @@ def _from_list(path: Path) -> tuple[list[str], dict[str, Any]]:
     while pieces and not pieces[-1].strip():
         pieces.pop()
     config = path.with_name("tokenizer_config.json")
-    noted = _read_json(config) if config.is_file() else {}
+    noted = read_json(config) if config.exists() else {}
     return [piece.rstrip("\r") for piece in pieces], {
         "lowercase": noted.get("do_lower_case", True),
         "strip_accents": noted.get("strip_accents"),

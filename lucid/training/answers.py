@@ -196,11 +196,14 @@ class Scale:
         self, model: BERTForSequenceClassification, folder: str | Path
     ) -> None:
         """Write the model so that it answers in the labels' own numbers."""
+        parameters = list(model.classifier.parameters())
+        kept = [p.data.copy() for p in parameters]
         self.fold(model.classifier)
         try:
             model.save_pretrained(folder)
-        finally:
-            self.unfold(model.classifier)
+        finally:  # by the copies: `unfold` would round
+            for parameter, data in zip(parameters, kept, strict=True):
+                parameter.data = data
 
 
 def _bias(classifier: Linear) -> Parameter:

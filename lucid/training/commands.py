@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, field, fields
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from safetensors import SafetensorError
+
+from lucid.models.checkpoint import write_text
 
 SETTINGS_NAME = "run.json"
 SettingsT = TypeVar("SettingsT")
@@ -117,11 +118,9 @@ def write_settings(settings: Any, folder: Path) -> None:
     Built in :doc:`/chapters/pretrain`.
     """
     text = json.dumps(asdict(settings), indent=2) + "\n"
-    draft = folder / f".{SETTINGS_NAME}.draft"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        draft.write_text(text, encoding="utf-8")
-        os.replace(draft, folder / SETTINGS_NAME)
+        write_text(folder / SETTINGS_NAME, text)
     except OSError as error:
         raise OSError(f"--out: cannot write to {folder}: {error}") from error
 

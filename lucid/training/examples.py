@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lucid.autograd import Tensor, tensor
+from lucid.optim.optimizer import check_count, check_keys
 from lucid.text import WordPieceTokenizer
 
 COLUMNS = ("text", "pair", "label")
@@ -145,8 +146,9 @@ class ExampleBatches:
             )
         if len({example.pair is None for example in examples}) > 1:
             raise ValueError("examples: some have a pair, some have none")
-        if batch_size < 1:
+        if check_count("batch_size", batch_size) < 1:
             raise ValueError(f"batch_size: at least 1, got {batch_size}")
+        check_count("seed", seed)
         self.examples, self.answers = examples, answers
         self.tokenizer, self.max_length = tokenizer, max_length
         self.batch_size, self.seed = batch_size, seed
@@ -202,13 +204,16 @@ class ExampleBatches:
         Raises
         ------
         ValueError
-            If it was noted with another seed, number of examples or batch
-            size: the order is another one.
+            If it is no place, or was noted with another seed, number of
+            examples or batch size: the order is another one.
         """
+        check_keys(state, self.state_dict())
+        places = "epoch", "batch"
+        place = [check_count(name, state[name]) for name in places]
         for name, here in self._order().items():
             if state[name] != here:
                 raise ValueError(
                     f"{name}: this order is that of {here}, the place was "
                     f"noted in that of {state[name]}"
                 )
-        self._go_to(state["epoch"], state["batch"])
+        self._go_to(*place)
