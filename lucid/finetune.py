@@ -6,10 +6,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,12 +21,7 @@ from lucid.optim import AdamW, LinearWarmup, decay_groups
 from lucid.text import WordPieceTokenizer
 from lucid.training.answers import Classes, Scale, evaluate_examples
 from lucid.training.checkpoint import find_checkpoints
-from lucid.training.commands import (
-    option,
-    read_settings,
-    run_command,
-    write_settings,
-)
+from lucid.training.commands import option, run_command, write_settings
 from lucid.training.examples import Example, ExampleBatches, read_examples
 from lucid.training.loop import ProgressBar, Training
 
@@ -175,11 +169,7 @@ def _finetune(
     optimizer = AdamW(groups, lr=rate)
     schedule = LinearWarmup(optimizer, round(settings.warmup * steps), steps)
     if not resume:
-        paths: dict[str, Any] = {
-            name: str(Path(getattr(settings, name)).resolve())
-            for name in ("model", "data")
-        }
-        write_settings(replace(settings, **paths), folder)
+        write_settings(settings, folder, ("model", "data"))
     tokenizer.save_pretrained(folder)
     training = Training(
         model, data, optimizer, schedule, seed=settings.seed, folder=folder
@@ -212,13 +202,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -----
     Built in :doc:`/chapters/finetune`.
     """
-    found = read_settings(
-        FinetuneSettings,
-        "python -m lucid.finetune",
+    return run_command(
+        "lucid.finetune",
         __doc__ or "",
+        FinetuneSettings,
+        _finetune,
         arguments,
     )
-    return run_command("lucid.finetune", lambda: _finetune(*found))
 
 
 if __name__ == "__main__" and __spec__ is not None:  # not in a notebook

@@ -19,12 +19,7 @@ from lucid.models.text.bert.pretraining import BERTForPreTraining
 from lucid.optim import AdamW, LinearWarmup, decay_groups
 from lucid.text import WordPieceTokenizer
 from lucid.training.checkpoint import find_checkpoints
-from lucid.training.commands import (
-    option,
-    read_settings,
-    run_command,
-    write_settings,
-)
+from lucid.training.commands import option, run_command, write_settings
 from lucid.training.evaluation import evaluate_pretraining, guessing
 from lucid.training.loop import ProgressBar, Training
 
@@ -177,14 +172,7 @@ def _pretrain(
         folder=folder,
     )
     if not resume:
-        names = ("text", "config", "tokenizer")
-        given = {name: getattr(settings, name) for name in names}
-        paths: dict[str, Any] = {
-            name: str(Path(value).resolve())
-            for name, value in given.items()
-            if value
-        }
-        write_settings(replace(settings, **paths), folder)
+        write_settings(settings, folder, ("text", "config", "tokenizer"))
     tokenizer.save_pretrained(folder)
     if resume and find_checkpoints(folder):
         training.resume()
@@ -215,13 +203,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     -----
     Built in :doc:`/chapters/pretrain`.
     """
-    found = read_settings(
-        PretrainSettings,
-        "python -m lucid.pretrain",
+    return run_command(
+        "lucid.pretrain",
         __doc__ or "",
+        PretrainSettings,
+        _pretrain,
         arguments,
     )
-    return run_command("lucid.pretrain", lambda: _pretrain(*found))
 
 
 if __name__ == "__main__" and __spec__ is not None:  # not in a notebook

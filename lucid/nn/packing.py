@@ -76,13 +76,14 @@ class Packing:
         values = attention_mask.host_values() != 0
         lengths = values.sum(1)
         lengths = lengths[lengths > 0]
-        ends, pairs = lengths.cumsum(), (lengths**2).cumsum()
+        squares = lengths**2
+        ends, pairs = lengths.cumsum(), squares.cumsum()
         self.shape = values.shape
         self.rows = np.flatnonzero(values)
         self.spans = np.stack(
-            [ends - lengths, ends, pairs - lengths**2], axis=1
+            [ends - lengths, ends, pairs - squares], axis=1
         )
-        self.pairs = int((lengths**2).sum())
+        self.pairs = int(squares.sum())
         self.pays = attention_mask.backend == "numpy" and self.rows.size > 0
         self._real = attention_mask.data[..., None] != 0
 

@@ -105,8 +105,18 @@ def read_settings(
     return kind(**given), folder, resume
 
 
-def write_settings(settings: Any, folder: Path) -> None:
+def write_settings(
+    settings: Any, folder: Path, paths: Sequence[str]
+) -> None:
     """Create the run's folder and write its settings into it.
+
+    Parameters
+    ----------
+    settings : dataclass
+    folder : Path
+    paths : sequence of str
+        Fields that are paths; where one is given it is written in full,
+        so that the run can be taken up from anywhere.
 
     Raises
     ------
@@ -117,7 +127,11 @@ def write_settings(settings: Any, folder: Path) -> None:
     -----
     Built in :doc:`/chapters/pretrain`.
     """
-    text = json.dumps(asdict(settings), indent=2) + "\n"
+    values = asdict(settings)
+    for name in paths:
+        if values[name]:
+            values[name] = str(Path(values[name]).resolve())
+    text = json.dumps(values, indent=2) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_text(folder / SETTINGS_NAME, text)
@@ -125,17 +139,35 @@ def write_settings(settings: Any, folder: Path) -> None:
         raise OSError(f"--out: cannot write to {folder}: {error}") from error
 
 
-def run_command(program: str, command: Callable[[], None]) -> int:
+def run_command(
+    program: str,
+    description: str,
+    kind: type[SettingsT],
+    command: Callable[[SettingsT, Path, bool], None],
+    arguments: Sequence[str] | None = None,
+) -> int:
     """Run ``command`` and return the exit status; errors take one line.
+
+    Parameters
+    ----------
+    program : str
+        The module that is run.
+    description, kind, arguments
+        As for `read_settings`.
+    command : callable
+        Called with what `read_settings` returns.
 
     Notes
     -----
     Built in :doc:`/chapters/pretrain`.
     """
+    found = read_settings(
+        kind, f"python -m {program}", description, arguments
+    )
     known = ArithmeticError, ImportError, OSError, TypeError, ValueError
     expected = *known, SafetensorError  # which says that the disk is full
     try:
-        command()
+        command(*found)
     except KeyboardInterrupt as stop:
         print(f"\n{program}: {stop or 'stopped'}", file=sys.stderr)
         return 130
