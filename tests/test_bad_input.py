@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from safetensors.numpy import load_file, save_file
 
 import lucid
 import lucid.models.text.bert as bert
+from lucid.checks import check_integer, check_number
 from lucid.nn.embedding import embedding
 
 IDS = [[1, 2, 3], [4, 5, 6]]
@@ -381,16 +383,51 @@ def test_labels_of_a_config_that_are_no_mapping():
         bert.BERTConfig.from_dict({"id2label": 3})
 
 
-@pytest.mark.parametrize(
-    "padding_idx, error",
-    [(5, ValueError), (-1, ValueError), (1.0, TypeError), (True, TypeError)],
-)
-def test_a_padding_row_that_is_none(padding_idx, error):
-    named = f"^padding_idx: .*{padding_idx}"
-    with pytest.raises(error, match=named):
+@pytest.mark.parametrize("padding_idx", [5, -1, 1.0, True])
+def test_a_padding_row_that_is_none(padding_idx):
+    named = f"^padding_idx: .* from 0 to 4, got {padding_idx}"
+    with pytest.raises(ValueError, match=named):
         lucid.nn.Embedding(5, 2, padding_idx)
-    with pytest.raises(error, match=named):
+    with pytest.raises(ValueError, match=named):
         embedding(t([1]), embeds(5, 2), padding_idx)
+
+
+@pytest.mark.parametrize("value", [0, 9, 1.0, "1", None, True, [1], t(1)])
+def test_an_integer_that_is_none_or_out_of_range(value):
+    named = (
+        f"^n: wanted an integer from 1 to 8, got {re.escape(repr(value))}"
+    )
+    with pytest.raises(ValueError, match=named):
+        check_integer("n", value, least=1, most=8)
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint8])
+def test_an_integer_is_one_whoever_made_it(kind):
+    found = check_integer("n", kind(3), least=3, most=3)
+    assert found == 3 and type(found) is int
+
+
+@pytest.mark.parametrize(
+    "value", [-0.1, math.nan, math.inf, "1", None, True]
+)
+def test_a_number_that_is_none_or_out_of_range(value):
+    with pytest.raises(ValueError, match=f"^x: wanted a number .*{value!r}"):
+        check_number("x", value)
+
+
+def test_a_number_is_one_whoever_made_it():
+    for kind in (int, float, np.float32, np.float64, np.int64):
+        assert type(check_number("x", kind(2))) is float
+
+
+def test_sizes_that_numpy_has_counted():
+    sizes = dict(
+        vocab_size=9, hidden_size=8, num_attention_heads=2, pad_token_id=1
+    )
+    counted = {name: np.int64(size) for name, size in sizes.items()}
+    config = bert.BERTConfig(**counted)
+    assert json.loads(json.dumps(config.to_dict()))["vocab_size"] == 9
+    assert config == bert.BERTConfig(**sizes)
 
 
 @pytest.mark.parametrize("std", [-0.1, math.nan, math.inf])

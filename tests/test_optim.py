@@ -283,10 +283,12 @@ def test_schedule_at_its_edges(warmup, total):
     assert optimizer.lr == 0.0
 
 
-@pytest.mark.parametrize("warmup, total", [(5, 4), (-1, 4), (0, 0)])
+@pytest.mark.parametrize(
+    "warmup, total", [(5, 4), (-1, 4), (0, 0), (0.5, 4), (1, 4.0)]
+)
 def test_schedule_refuses(warmup, total):
     optimizer = AdamW([param(np.ones(1))])
-    with pytest.raises(ValueError, match="warmup_steps.*total_steps"):
+    with pytest.raises(ValueError, match="^(warmup|total)_steps: wanted"):
         LinearWarmup(optimizer, warmup, total)
 
 

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import numbers
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from lucid.checks import check_integer
 
 _seed: int | None = None
 _host: np.random.Generator = np.random.default_rng()
@@ -30,11 +31,8 @@ def manual_seed(seed: int) -> None:
     Explained in :doc:`/chapters/arrays`.
     """
     global _seed, _host
-    whole = isinstance(seed, numbers.Integral) and not isinstance(seed, bool)
-    if not whole or seed < 0:
-        raise ValueError(f"seed: wanted an integer from 0 on, got {seed!r}")
-    _seed = seed
-    _host = np.random.default_rng(seed)
+    _seed = check_integer("seed", seed)
+    _host = np.random.default_rng(_seed)
     _device.clear()
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from lucid.autograd import Tensor, tensor
+from lucid.checks import check_integer, check_keys
 from lucid.data.masking import IGNORED, Masking, Tokenizer
 from lucid.data.pairs import Pair, make_pairs
-from lucid.optim.optimizer import check_count, check_keys
 
 Documents = Iterable[Sequence[str]]
 
@@ -100,27 +99,19 @@ class PretrainingBatches:
                 "documents: a generator can be read only once, and each "
                 "epoch reads anew; give a list, or text_folder(path)"
             )
-        for name, value, least in (
-            ("batch_size", batch_size, 1),
-            ("max_length", max_length, 5),
-            ("buffer_size", buffer_size, 2),
-            ("multiple", multiple, 1),
-            ("copies", 1 if copies is None else copies, 1),
-            ("seed", seed, 0),
-        ):
-            if not isinstance(value, Integral) or value < least:
-                raise ValueError(
-                    f"{name}: an integer of at least {least} is wanted, got "
-                    f"{value!r}"
-                )
+        self.batch_size = check_integer("batch_size", batch_size, least=1)
+        self.max_length = check_integer("max_length", max_length, least=5)
+        self.buffer_size = check_integer("buffer_size", buffer_size, least=2)
+        self.multiple = check_integer("multiple", multiple, least=1)
+        self.seed = check_integer("seed", seed)
+        if copies is not None:
+            copies = check_integer("copies", copies, least=1)
         if not 0 <= short_share <= 1:
             raise ValueError(
                 f"short_share: between 0 and 1, got {short_share}"
             )
         self.documents, self.tokenizer = documents, tokenizer
-        self.batch_size, self.max_length = batch_size, max_length
-        self.seed, self.short_share, self.copies = seed, short_share, copies
-        self.buffer_size, self.multiple = buffer_size, multiple
+        self.short_share, self.copies = short_share, copies
         self.masking = Masking(
             tokenizer, mask_share, max_masked, whole_words
         )
@@ -249,7 +240,7 @@ class PretrainingBatches:
         """
         check_keys(state, self.state_dict())
         names = "epoch", "block", "batch"
-        place = [check_count(name, state[name]) for name in names]
+        place = [check_integer(name, state[name]) for name in names]
         if state["seed"] != self.seed:
             raise ValueError(
                 f"seed: this order is that of {self.seed}, the place was "

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from lucid.checks import check_integer
+
 _END = re.compile(r"""[.!?]["')\]]*(?=\s+["'(\[]*[A-Z0-9])""")
 _SHORT = {"e.g", "i.e", "cf", "vs", "Mr", "Mrs", "Ms", "Dr", "St", "No"}
 
@@ -131,12 +133,10 @@ class TextFolder:
         folder = Path(path)
         if not folder.is_dir():
             raise FileNotFoundError(f"path: {folder} is not a folder")
-        if longest < 2:
-            raise ValueError(f"longest: at least 2 is wanted, got {longest}")
         self.files = sorted(p for p in folder.rglob(pattern) if p.is_file())
         if not self.files:
             raise FileNotFoundError(f"path: {folder} holds no {pattern}")
-        self.longest = longest
+        self.longest = check_integer("longest", longest, least=2)
 
     def __repr__(self) -> str:
         """Name the number of files."""

@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from lucid.checks import check_integer
+
 IGNORED = -100
 
 
@@ -66,8 +68,8 @@ class Masking:
     ) -> None:
         if not 0 < share <= 1:
             raise ValueError(f"share: between 0 and 1, got {share}")
-        if most is not None and most < 1:
-            raise ValueError(f"most: at least 1, got {most}")
+        if most is not None:
+            most = check_integer("most", most, least=1)
         vocab = tokenizer.vocab
         self.vocab_size = len(vocab)
         self.mask_id, self.pad_id = vocab["[MASK]"], vocab["[PAD]"]

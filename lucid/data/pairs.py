@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from lucid.checks import check_integer
+
 Ids = Sequence[int]
 
 
@@ -103,9 +105,7 @@ def make_pairs(
     -----
     Built in :doc:`/chapters/pretraining-data`.
     """
-    room = max_length - 3
-    if room < 2:
-        raise ValueError(f"max_length: at least 5, got {max_length}")
+    room = check_integer("max_length", max_length, least=5) - 3
     if len(documents) < 2:
         raise ValueError(
             f"documents: a random text comes from another document, so two "

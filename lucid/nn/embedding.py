@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import numbers
-
 from lucid.autograd import Tensor, check_same_backend, record
 from lucid.backend import Array, array_module, scatter_add
+from lucid.checks import check_integer
 from lucid.nn.init import truncated_normal
 from lucid.nn.module import Module, Parameter
 
@@ -51,21 +50,6 @@ def check_ids(ids: Tensor, limit: int, name: str) -> None:
             )
 
 
-def _check_padding(padding_idx: int | None, rows: int) -> None:
-    if padding_idx is None:
-        return
-    whole = isinstance(padding_idx, numbers.Integral)
-    if not whole or isinstance(padding_idx, bool):
-        raise TypeError(
-            f"padding_idx: wanted an integer or None, got {padding_idx!r}"
-        )
-    if not 0 <= padding_idx < rows:
-        raise ValueError(
-            f"padding_idx: {padding_idx} is out of range; the table has "
-            f"{rows} rows"
-        )
-
-
 def embedding(
     ids: Tensor,
     weight: Tensor,
@@ -91,7 +75,7 @@ def embedding(
     Raises
     ------
     TypeError
-        If ``ids`` or ``padding_idx`` are not integers.
+        If ``ids`` are not integers.
     ValueError
         If an id or ``padding_idx`` is not in ``0 .. N - 1``.
 
@@ -108,7 +92,8 @@ def embedding(
     """
     check_same_backend(**{"weight": weight, name: ids})
     check_ids(ids, weight.shape[0], name)
-    _check_padding(padding_idx, weight.shape[0])
+    if padding_idx is not None:
+        check_integer("padding_idx", padding_idx, most=weight.shape[0] - 1)
 
     def vjp(g: Array) -> tuple[Array]:
         # equation (embeddings-grad): what arrives at equal ids is added up
@@ -145,8 +130,6 @@ class Embedding(Module):
 
     Raises
     ------
-    TypeError
-        If ``padding_idx`` is not an integer.
     ValueError
         If ``padding_idx`` is not a row of the table.
 
@@ -164,9 +147,10 @@ class Embedding(Module):
         init_std: float = 0.02,
         name: str = "ids",
     ) -> None:
-        _check_padding(padding_idx, num_embeddings)
         weight = truncated_normal((num_embeddings, embedding_dim), init_std)
         if padding_idx is not None:
+            last = num_embeddings - 1
+            check_integer("padding_idx", padding_idx, most=last)
             weight[padding_idx] = 0.0
         self.weight = Parameter(weight)
         self.padding_idx = padding_idx

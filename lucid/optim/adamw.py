@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from lucid.backend import Array, array_module, run_rows
-from lucid.optim.optimizer import Optimizer, check_from_zero
+from lucid.checks import check_number
+from lucid.optim.optimizer import Optimizer
 
 _FLUSH = 1e-30  # see `_update`
 
@@ -109,9 +110,8 @@ class AdamW(Optimizer):
             raise ValueError(
                 f"betas: wanted two numbers in [0, 1), got {betas!r}"
             )
-        check_from_zero("eps", eps)
         self.betas = betas
-        self.eps = eps
+        self.eps = check_number("eps", eps)
 
     def step(self) -> None:
         """Move each parameter that has a gradient."""

@@ -3,16 +3,14 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
-from numbers import Real
 from typing import Any
 
 from lucid.autograd import Tensor
 from lucid.backend import Array, array_module, asarray, to_numpy, use_backend
+from lucid.checks import check_integer, check_keys, check_number
 from lucid.nn.module import Parameter
 
 
@@ -55,66 +53,6 @@ def by_name(parameters: Iterable[Any]) -> list[tuple[str, Parameter]]:
     return pairs
 
 
-def check_from_zero(name: str, value: float) -> None:
-    """Raise unless a setting is a number from 0 on.
-
-    Raises
-    ------
-    ValueError
-        If it is negative, infinite, NaN or no number.
-
-    Notes
-    -----
-    Explained in :doc:`/chapters/optimisers`.
-    """
-    is_number = isinstance(value, Real) and value is not True
-    if not is_number or not 0.0 <= value < math.inf:
-        raise ValueError(f"{name}: wanted a number from 0 on, got {value!r}")
-
-
-def check_count(name: str, value: Any) -> int:
-    """Return a count as an int; raise unless it is an integer from 0 on.
-
-    Raises
-    ------
-    ValueError
-        If it is negative or not an integer.
-
-    Notes
-    -----
-    Explained in :doc:`/chapters/optimisers`.
-    """
-    try:
-        count = operator.index(value)
-    except TypeError:
-        count = -1
-    if count < 0:
-        raise ValueError(
-            f"{name}: wanted an integer from 0 on, got {value!r}"
-        )
-    return count
-
-
-def check_keys(state: Mapping[str, Any], wanted: Iterable[str]) -> None:
-    """Raise unless a state has just the names that are wanted.
-
-    Raises
-    ------
-    ValueError
-        If names are missing or unexpected; it lists them.
-
-    Notes
-    -----
-    Explained in :doc:`/chapters/optimisers`.
-    """
-    names = set(wanted)
-    if state.keys() != names:
-        raise ValueError(
-            f"state: missing {sorted(names - state.keys())}, unexpected "
-            f"{sorted(state.keys() - names)}"
-        )
-
-
 @dataclass
 class Group:
     """Parameters that share a learning rate and a weight decay.
@@ -129,8 +67,9 @@ class Group:
     weight_decay: float
 
     def __post_init__(self) -> None:
-        check_from_zero("lr", self.lr)
-        check_from_zero("weight_decay", self.weight_decay)
+        self.lr = check_number("lr", self.lr)
+        decay = check_number("weight_decay", self.weight_decay)
+        self.weight_decay = decay
 
 
 class Optimizer:
@@ -202,9 +141,9 @@ class Optimizer:
 
     @lr.setter
     def lr(self, value: float) -> None:
-        check_from_zero("lr", value)
+        lr = check_number("lr", value)
         for group in self.groups:
-            group.lr = value
+            group.lr = lr
 
     def parameters(self) -> dict[str, Parameter]:
         """Return all parameters by name."""
@@ -283,13 +222,12 @@ class Optimizer:
         for name, kept in new.items():
             for slot, key in kept.items():
                 kept[slot] = (
-                    check_count(key, state[key])
+                    check_integer(key, state[key])
                     if slot == "steps"
                     else _checked_copy(key, state[key], parameters[name])
                 )
-        lrs = [float(state[f"group.{i}.lr"]) for i in range(len(rates))]
-        for lr in lrs:
-            check_from_zero("lr", lr)
+        keys = [f"group.{i}.lr" for i in range(len(rates))]
+        lrs = [check_number(key, state[key]) for key in keys]
         self.state = new
         for group, lr in zip(self.groups, lrs, strict=True):
             group.lr = lr

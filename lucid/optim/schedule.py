@@ -6,12 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from lucid.optim.optimizer import (
-    Optimizer,
-    check_count,
-    check_from_zero,
-    check_keys,
-)
+from lucid.checks import check_integer, check_keys, check_number
+from lucid.optim.optimizer import Optimizer
 
 
 class LinearWarmup:
@@ -37,7 +33,8 @@ class LinearWarmup:
     Raises
     ------
     ValueError
-        If the warm-up is longer than the whole, or a number is negative.
+        If the warm-up is longer than the whole, or a number is no integer
+        or negative.
 
     Notes
     -----
@@ -48,14 +45,11 @@ class LinearWarmup:
     def __init__(
         self, optimizer: Optimizer, warmup_steps: int, total_steps: int
     ) -> None:
-        if not 0 <= warmup_steps <= total_steps or total_steps < 1:
-            raise ValueError(
-                f"warmup_steps, total_steps: wanted 0 <= warmup_steps <= "
-                f"total_steps, got {warmup_steps} and {total_steps}"
-            )
         self.optimizer = optimizer
-        self.warmup_steps = warmup_steps
-        self.total_steps = total_steps
+        self.total_steps = check_integer("total_steps", total_steps, least=1)
+        self.warmup_steps = check_integer(
+            "warmup_steps", warmup_steps, most=self.total_steps
+        )
         self.peaks = [group.lr for group in optimizer.groups]
         self.steps = 0
         self._apply()
@@ -91,9 +85,8 @@ class LinearWarmup:
             If names are missing or unexpected, or a number is out of range.
         """
         check_keys(state, self.state_dict())
-        steps = check_count("steps", state["steps"])
-        peaks = [float(state[f"peak.{i}"]) for i in range(len(self.peaks))]
-        for i, peak in enumerate(peaks):
-            check_from_zero(f"peak.{i}", peak)
+        steps = check_integer("steps", state["steps"])
+        keys = [f"peak.{i}" for i in range(len(self.peaks))]
+        peaks = [check_number(key, state[key]) for key in keys]
         self.steps, self.peaks = steps, peaks
         self._apply()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lucid.autograd import Tensor, tensor
-from lucid.optim.optimizer import check_count, check_keys
+from lucid.checks import check_integer, check_keys
 from lucid.text import WordPieceTokenizer
 
 COLUMNS = ("text", "pair", "label")
@@ -146,12 +146,10 @@ class ExampleBatches:
             )
         if len({example.pair is None for example in examples}) > 1:
             raise ValueError("examples: some have a pair, some have none")
-        if check_count("batch_size", batch_size) < 1:
-            raise ValueError(f"batch_size: at least 1, got {batch_size}")
-        check_count("seed", seed)
+        self.batch_size = check_integer("batch_size", batch_size, least=1)
+        self.seed = check_integer("seed", seed)
         self.examples, self.answers = examples, answers
         self.tokenizer, self.max_length = tokenizer, max_length
-        self.batch_size, self.seed = batch_size, seed
         self._go_to(0, 0)
 
     def _go_to(self, epoch: int, batch: int) -> None:
@@ -209,7 +207,7 @@ class ExampleBatches:
         """
         check_keys(state, self.state_dict())
         places = "epoch", "batch"
-        place = [check_count(name, state[name]) for name in places]
+        place = [check_integer(name, state[name]) for name in places]
         for name, here in self._order().items():
             if state[name] != here:
                 raise ValueError(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from lucid.checks import check_integer
 from lucid.models.base import PretrainedConfig
 from lucid.nn.activations import ACTIVATIONS
 
@@ -23,20 +24,11 @@ _SIZES = (
 )
 
 
-def _integer(config: BERTConfig, name: str) -> int:
-    """Return a field; raise unless it is an integer, and not a bool."""
-    value = getattr(config, name)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{name}: wanted an integer, got {value!r}")
-    return value
-
-
 def _check_sizes(config: BERTConfig) -> None:
     """Raise unless every size is an integer of at least 1 and they fit."""
     for name in _SIZES:
-        value = _integer(config, name)
-        if value < 1:
-            raise ValueError(f"{name}: wanted at least 1, got {value}")
+        size = check_integer(name, getattr(config, name), least=1)
+        object.__setattr__(config, name, size)  # it is frozen for others
     if config.hidden_size % config.num_attention_heads:
         raise ValueError(
             f"num_attention_heads: {config.num_attention_heads} does not "
@@ -80,12 +72,9 @@ def _check_constants(config: BERTConfig) -> None:
             f"{config.tie_word_embeddings!r}"
         )
     if config.pad_token_id is not None:
-        pad = _integer(config, "pad_token_id")
-        if not 0 <= pad < config.vocab_size:
-            raise ValueError(
-                f"pad_token_id: {pad} is out of range; the vocabulary has "
-                f"{config.vocab_size} entries"
-            )
+        pad, last = config.pad_token_id, config.vocab_size - 1
+        pad = check_integer("pad_token_id", pad, most=last)
+        object.__setattr__(config, "pad_token_id", pad)
 
 
 _HF_NAMES = {
