@@ -280,7 +280,13 @@ class Tensor:
         return self._operand(other) - self
 
     def __neg__(self) -> Tensor:
+        """Return the opposite; of unsigned integers there is none."""
         self._check_number()
+        if self.dtype.kind == "u":
+            raise TypeError(
+                f"negation of a tensor of {self.dtype}, which has no "
+                f"numbers below 0: convert it with .to(dtype='int64') first"
+            )
         return record(-self.data, (self,), lambda g: (-g,))
 
     def __mul__(self, other: Any) -> Tensor:
@@ -426,7 +432,12 @@ class Tensor:
         return record(self.data.sum(axis, keepdims=keepdims), (self,), vjp)
 
     def mean(self, axis: Axis = None, keepdims: bool = False) -> Tensor:
-        """Mean over one axis, several, or all."""
+        """Mean over one axis, several, or all; of floating point only."""
+        if self.dtype.kind != "f":
+            raise TypeError(
+                f"mean of a tensor of {self.dtype}: convert it with "
+                f".to(dtype='float32') first"
+            )
         total = self.sum(axis, keepdims)
         return total * (total.size / self.size if self.size else math.nan)
 

@@ -185,6 +185,21 @@ def test_the_smallest_of_numbers_that_have_no_negative(dtype):
     assert (least.dtype, least.item()) == (np.dtype(dtype), values.min())
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint64"])
+def test_numbers_that_have_no_negative_are_not_turned_round(dtype):
+    """NumPy makes 253 of 3."""
+    with pytest.raises(TypeError, match=rf"negation.*{dtype}.*to\(dtype"):
+        -lucid.tensor([3], dtype=dtype)
+    assert (-lucid.tensor([3], dtype="int8")).tolist() == [-3]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool"])
+def test_a_mean_of_integers_would_not_be_one(dtype):
+    with pytest.raises(TypeError, match=rf"^mean of .*{dtype}.*to\(dtype"):
+        lucid.tensor([1, 0], dtype=dtype).mean()
+    assert lucid.tensor([1, 0]).to(dtype="float32").mean().item() == 0.5
+
+
 @pytest.mark.numpy_only("of what is on a device, CuPy refuses a copy")
 def test_numpy_takes_the_values_of_a_tensor():
     t = lucid.tensor([[1.0, 2.0]])

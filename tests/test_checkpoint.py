@@ -6,16 +6,21 @@ import struct
 
 import numpy as np
 import pytest
+from safetensors import SafetensorError
 
 from lucid.models import checkpoint
+from lucid.models.text.bert import BERTModel
 
 WEIGHTS = {"sat.weight": np.arange(6, dtype=np.float32).reshape(2, 3)}
 NAMES = ["config.json", "model.safetensors"]
 
 
 def write(folder):
-    checkpoint.write_weights(folder, WEIGHTS)
-    checkpoint.write_config(folder, {"labels": 2})
+    files = {
+        "model.safetensors": checkpoint.as_weights(WEIGHTS),
+        "config.json": checkpoint.as_json({"labels": 2}),
+    }
+    checkpoint.write_files(folder, files)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX's")
@@ -38,32 +43,64 @@ def test_two_writers_do_not_share_a_draft(tmp_path):
 
     def slowly(draft):
         draft.write_bytes(b"half")
-        checkpoint._replace(path, lambda other: other.write_bytes(b"theirs"))
+        theirs = {path.name: lambda other: other.write_bytes(b"theirs")}
+        checkpoint.write_files(tmp_path, theirs)
         assert path.read_bytes() == b"theirs"
         with draft.open("ab") as file:
             file.write(b" and half")
 
-    checkpoint._replace(path, slowly)
+    checkpoint.write_files(tmp_path, {path.name: slowly})
     assert path.read_bytes() == b"half and half"
     assert list(tmp_path.iterdir()) == [path]
 
 
+def contents(folder):
+    return {p.name: p.read_bytes() for p in folder.iterdir()}
+
+
 @pytest.mark.parametrize(
-    "error", [OSError("disk full"), KeyboardInterrupt()]
+    "error, seen",
+    [
+        (OSError("disk full"), OSError),
+        (PermissionError("not yours"), PermissionError),
+        (SafetensorError("disk full"), OSError),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
 )
-def test_a_failed_writer_leaves_the_old_file_and_no_draft(tmp_path, error):
+@pytest.mark.parametrize("which", NAMES)
+def test_a_failed_writer_leaves_the_old_files_and_no_draft(
+    tmp_path, error, seen, which
+):
+    """Whichever of the two fails: weights and configuration are a pair."""
     write(tmp_path)
-    path = tmp_path / "model.safetensors"
-    before = path.read_bytes()
+    before = contents(tmp_path)
 
     def fail(draft):
-        draft.write_bytes(before[:10])
+        draft.write_bytes(b"half")
         raise error
 
-    with pytest.raises(type(error)):
-        checkpoint._replace(path, fail)
-    assert path.read_bytes() == before
-    assert sorted(p.name for p in tmp_path.iterdir()) == NAMES
+    writers = dict.fromkeys(NAMES, checkpoint.as_text("new"))
+    message = f"{which} cannot be written .{error}" if str(error) else None
+    with pytest.raises(seen, match=message):
+        checkpoint.write_files(tmp_path, {**writers, which: fail})
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits are POSIX's")
+def test_a_model_that_finds_the_disk_full(tmp_path, tiny):
+    """The system's own error, not a stand-in for it."""
+    import resource
+
+    BERTModel(tiny()).save_pretrained(tmp_path)
+    before = contents(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, hard))
+    try:
+        with pytest.raises(OSError, match=r"safetensors cannot be written"):
+            BERTModel(tiny()).save_pretrained(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("dtype, size", [("BF16", 2), ("F8_E4M3", 1)])

@@ -372,6 +372,22 @@ def test_dropout_of_packed_rows_can_be_repeated(tiny):
     assert np.abs(runs[0][0] - runs[2][0]).max() > 1e-3
 
 
+@pytest.mark.parametrize("shape", [(4, 3, 2), (12, 2), (4, 4, 2), (2, 4, 2)])
+def test_rows_that_are_not_those_of_the_mask(shape):
+    """As many rows in all as the mask has, or more, and yet not those."""
+    where = packing.Packing(lucid.tensor(np.ones((3, 4), np.int64)))
+    with pytest.raises(ValueError, match=rf"^x: .*got shape \({shape[0]}, "):
+        where.pack(lucid.tensor(np.zeros(shape)))
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (13, 2), (12, 1, 2)])
+def test_packed_rows_that_are_not_those_of_the_mask(shape):
+    """One row would be put everywhere otherwise."""
+    where = packing.Packing(lucid.tensor(np.ones((3, 4), np.int64)))
+    with pytest.raises(ValueError, match=r"^x: .*N = 12.*got shape"):
+        where.unpack(lucid.tensor(np.zeros(shape)))
+
+
 @pytest.mark.numpy_only("a device computes the padding")
 def test_gradient_of_packed_attention_with_dropout():
     where = packing.Packing(lucid.tensor(HOLES))

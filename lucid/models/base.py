@@ -11,10 +11,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from lucid.models.checkpoint import (
+    CONFIG_NAME,
+    WEIGHTS_NAME,
+    as_json,
+    as_weights,
     read_config,
     read_weights,
-    write_config,
-    write_weights,
+    write_files,
 )
 from lucid.nn.module import Module
 
@@ -88,19 +91,22 @@ class PretrainedModel(Module):
         ----------
         folder : str or Path
             Created if need be. Files of these names are replaced, each in
-            one step.
+            one step, when both have been written.
+
+        Raises
+        ------
+        OSError
+            If a file cannot be written; the message names it. The folder's
+            own files are as they were then.
         """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         architecture = type(self).__name__.replace("BERT", "Bert")
         # an untied decoder's bias has two names, and a reader wants both
         tied = self.config.tie_word_embeddings
         named = self.named_parameters() if tied else self._paths()
-        write_weights(folder, {name: p.numpy() for name, p in named})
-        write_config(
-            folder,
-            {**self.config.to_dict(), "architectures": [architecture]},
-        )
+        weights = {name: p.numpy() for name, p in named}
+        config = {**self.config.to_dict(), "architectures": [architecture]}
+        files = {WEIGHTS_NAME: as_weights(weights)}
+        write_files(folder, {**files, CONFIG_NAME: as_json(config)})
 
     def _has_head(self) -> bool:
         return hasattr(self, self.base_model_prefix)

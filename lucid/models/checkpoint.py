@@ -16,54 +16,83 @@ from safetensors.numpy import load_file, save_file
 
 CONFIG_NAME = "config.json"
 WEIGHTS_NAME = "model.safetensors"
+Writer = Callable[[Path], Any]
 
 
-def _replace(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write beside ``path``, then take its place in one step."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}.draft")
+def write_files(
+    folder: str | os.PathLike[str], writers: Mapping[str, Writer]
+) -> None:
+    """Write files into a folder, all of them whole or none at all.
+
+    Parameters
+    ----------
+    folder : path
+        Created if need be.
+    writers : mapping of str to callable
+        By a file's name, what writes it: `as_text`, `as_json`,
+        `as_weights`, or anything else that is called with a path.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be written, as on a full disk; the message names
+        it. Old files of these names are untouched then.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/saving`.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = secrets.token_hex(8)
+    drafts = {name: folder / f".{name}.{mark}.draft" for name in writers}
     try:
-        draft.touch(exist_ok=False)
-        mode = draft.stat().st_mode & 0o777  # that of any new file
-        write(draft)
-        draft.chmod(mode)
-        os.replace(draft, path)
+        for name, draft in drafts.items():
+            draft.touch(exist_ok=False)
+            mode = draft.stat().st_mode & 0o777  # that of any new file
+            writers[name](draft)
+            draft.chmod(mode)
+        for name, draft in drafts.items():
+            os.replace(draft, folder / name)
+    except (OSError, SafetensorError) as error:
+        kind = type(error) if isinstance(error, OSError) else OSError
+        raise kind(
+            f"folder: {folder / name} cannot be written ({error})"
+        ) from error
     finally:
-        draft.unlink(missing_ok=True)
+        for draft in drafts.values():
+            draft.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file in UTF-8, whole or not at all.
-
-    Notes
-    -----
-    Built in :doc:`/chapters/saving`.
-    """
-    _replace(path, lambda draft: draft.write_text(text, encoding="utf-8"))
-
-
-def write_config(folder: Path, values: Mapping[str, Any]) -> None:
-    """Write ``config.json``, whole or not at all.
+def as_text(text: str) -> Writer:
+    """Return what writes a text in UTF-8, for `write_files`.
 
     Notes
     -----
     Built in :doc:`/chapters/saving`.
     """
-    text = json.dumps(values, indent=2, sort_keys=True) + "\n"
-    write_text(folder / CONFIG_NAME, text)
+    return lambda path: path.write_text(text, encoding="utf-8")
 
 
-def write_weights(folder: Path, weights: Mapping[str, np.ndarray]) -> None:
-    """Write ``model.safetensors``, whole or not at all.
+def as_json(values: Mapping[str, Any]) -> Writer:
+    """Return what writes a JSON object, for `write_files`.
+
+    Notes
+    -----
+    Built in :doc:`/chapters/saving`.
+    """
+    return as_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+
+
+def as_weights(weights: Mapping[str, np.ndarray]) -> Writer:
+    """Return what writes a safetensors file, for `write_files`.
 
     Notes
     -----
     Built in :doc:`/chapters/saving`; the layout is equation (saving-bytes).
     """
     arrays = {k: np.ascontiguousarray(v) for k, v in weights.items()}
-    _replace(
-        folder / WEIGHTS_NAME,
-        lambda path: save_file(arrays, path, metadata={"format": "pt"}),
-    )
+    return lambda path: save_file(arrays, path, metadata={"format": "pt"})
 
 
 def _todays_name(name: str) -> str:

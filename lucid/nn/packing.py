@@ -9,7 +9,7 @@ from lucid.autograd import Tensor, record
 from lucid.backend import Array, array_module, run_rows
 from lucid.nn.attention import attend, attend_grad
 from lucid.nn.dropout import check_probability, dropout_mask
-from lucid.nn.rows import take_rows
+from lucid.nn.rows import spread_rows, take_rows
 
 
 def put_rows(x: Tensor, rows: Array, count: int) -> Tensor:
@@ -32,8 +32,7 @@ def put_rows(x: Tensor, rows: Array, count: int) -> Tensor:
     and (skipping-pack-grad). The way back of
     :func:`lucid.nn.rows.take_rows`.
     """
-    whole = array_module(x.data).zeros((count, *x.shape[1:]), dtype=x.dtype)
-    whole[rows] = x.data
+    whole = spread_rows(x.data, rows, count)
     return record(whole, (x,), lambda g: (g[rows],))
 
 
@@ -88,11 +87,33 @@ class Packing:
         self._real = attention_mask.data[..., None] != 0
 
     def pack(self, x: Tensor) -> Tensor:
-        """Map (B, T, H) to the real rows, (N, H)."""
+        """Map (B, T, H) to the real rows, (N, H).
+
+        Raises
+        ------
+        ValueError
+            If ``x`` is not of B sequences of T rows.
+        """
+        if x.ndim != 3 or x.shape[:2] != self.shape:
+            raise ValueError(
+                f"x: wanted (B, T, H) with B, T = {self.shape}, as in the "
+                f"mask; got shape {x.shape}"
+            )
         return take_rows(x.reshape(-1, x.shape[-1]), self.rows)
 
     def unpack(self, x: Tensor) -> Tensor:
-        """Map the real rows, (N, H), to (B, T, H); padding is 0."""
+        """Map the real rows, (N, H), to (B, T, H); padding is 0.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` has not N rows.
+        """
+        if x.ndim != 2 or x.shape[0] != self.rows.size:
+            raise ValueError(
+                f"x: wanted (N, H) with N = {self.rows.size}, the mask's "
+                f"real rows; got shape {x.shape}"
+            )
         batch, tokens = self.shape
         whole = put_rows(x, self.rows, batch * tokens)
         return whole.reshape(batch, tokens, x.shape[-1])

@@ -39,6 +39,30 @@ def row_numbers(chosen: Array, count: int) -> Array:
     return xp.argsort(places)[:count]
 
 
+def spread_rows(values: Array, rows: Array, count: int) -> Array:
+    """Return ``count`` rows: some at their numbers, the others 0.
+
+    Parameters
+    ----------
+    values : array, shape (n, ...)
+    rows : array of integers, shape (n,)
+        All different.
+    count : int
+
+    Returns
+    -------
+    array, shape (count, ...)
+
+    Notes
+    -----
+    Derived in :doc:`/chapters/masked-lm`, equation (masked-lm-take-grad).
+    """
+    xp = array_module(values)
+    whole = xp.zeros((count, *values.shape[1:]), dtype=values.dtype)
+    whole[rows] = values
+    return whole
+
+
 def take_rows(x: Tensor, rows: Array) -> Tensor:
     """Return rows of ``x`` by their numbers, none of them twice.
 
@@ -57,10 +81,8 @@ def take_rows(x: Tensor, rows: Array) -> Tensor:
     Derived in :doc:`/chapters/masked-lm`, equations
     (masked-lm-take-forward) and (masked-lm-take-grad).
     """
-
-    def vjp(g: Array) -> tuple[Array]:
-        whole = array_module(g).zeros_like(x.data)
-        whole[rows] = g
-        return (whole,)
-
-    return record(x.data[rows], (x,), vjp)
+    return record(
+        x.data[rows],
+        (x,),
+        lambda g: (spread_rows(g, rows, x.shape[0]),),
+    )

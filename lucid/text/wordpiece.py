@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lucid.autograd import Tensor, tensor
-from lucid.models.checkpoint import read_json, write_text
+from lucid.models.checkpoint import as_json, as_text, read_json, write_files
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ALPHABET = 1000  # characters kept at most, as in the library
@@ -354,22 +353,26 @@ class WordPieceTokenizer:
         """Write the vocabulary and the switches into a folder.
 
         The files are ``vocab.txt``, the library's ``tokenizer.json`` and
-        ``tokenizer_config.json``, as Hugging Face reads them. Each is
-        written whole or not at all.
+        ``tokenizer_config.json``, as Hugging Face reads them.
+
+        Raises
+        ------
+        OSError
+            If one cannot be written. The folder's own files are as they
+            were then.
         """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         pieces = sorted(self.vocab, key=self.vocab.__getitem__)
-        write_text(folder / "vocab.txt", "".join(f"{p}\n" for p in pieces))
-        stored = self._tool.to_str(pretty=True)
-        write_text(folder / "tokenizer.json", stored)
         switches = {
             "tokenizer_class": "BertTokenizer",
             "do_lower_case": self.lowercase,
             "strip_accents": self.strip_accents,
         }
-        text = json.dumps(switches, indent=2, sort_keys=True) + "\n"
-        write_text(folder / "tokenizer_config.json", text)
+        files = {
+            "vocab.txt": as_text("".join(f"{p}\n" for p in pieces)),
+            "tokenizer.json": as_text(self._tool.to_str(pretty=True)),
+            "tokenizer_config.json": as_json(switches),
+        }
+        write_files(folder, files)
 
     @classmethod
     def from_pretrained(

@@ -11,7 +11,12 @@ import numpy as np
 
 from lucid.autograd import no_grad
 from lucid.models.base import PretrainedModel
-from lucid.models.checkpoint import read_config, write_config
+from lucid.models.checkpoint import (
+    CONFIG_NAME,
+    as_json,
+    read_config,
+    write_files,
+)
 from lucid.models.text.bert.classification import (
     BERTForSequenceClassification,
 )
@@ -105,7 +110,7 @@ class Classes:
             "label2id": {name: i for i, name in enumerate(self.names)},
         }
         values = read_config(Path(folder))
-        write_config(Path(folder), {**values, **named})
+        write_files(folder, {CONFIG_NAME: as_json({**values, **named})})
 
 
 class Scale:

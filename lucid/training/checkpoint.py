@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file
 
 from lucid.autograd import Tensor
 from lucid.backend import to_numpy
 from lucid.models.base import PretrainedModel
+from lucid.models.checkpoint import as_text, as_weights, write_files
 
 STATE_NAME = "training.json"
 ARRAYS_NAME = "training.safetensors"
@@ -84,8 +85,8 @@ def _write_parts(
     arrays: dict[str, np.ndarray] = {}
     plain = _split(state, arrays, "")
     model.save_pretrained(draft)
-    save_file(arrays, draft / ARRAYS_NAME)
-    (draft / STATE_NAME).write_text(json.dumps(plain), encoding="utf-8")
+    files = {ARRAYS_NAME: as_weights(arrays)}
+    write_files(draft, {**files, STATE_NAME: as_text(json.dumps(plain))})
     for path in [*draft.iterdir(), draft]:
         _settle(path)
 
@@ -141,7 +142,7 @@ def write_checkpoint(
         _write_parts(draft, model, state)
         os.replace(draft, final)
         _settle(folder)
-    except (OSError, SafetensorError) as error:
+    except OSError as error:
         whole = find_checkpoints(folder)
         raise OSError(
             f"folder: the checkpoint of step {step} cannot be written to "

@@ -11,9 +11,7 @@ from dataclasses import asdict, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from safetensors import SafetensorError
-
-from lucid.models.checkpoint import write_text
+from lucid.models.checkpoint import as_text, write_files
 
 SETTINGS_NAME = "run.json"
 SettingsT = TypeVar("SettingsT")
@@ -133,8 +131,7 @@ def write_settings(
             values[name] = str(Path(values[name]).resolve())
     text = json.dumps(values, indent=2) + "\n"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / SETTINGS_NAME, text)
+        write_files(folder, {SETTINGS_NAME: as_text(text)})
     except OSError as error:
         raise OSError(f"--out: cannot write to {folder}: {error}") from error
 
@@ -164,8 +161,7 @@ def run_command(
     found = read_settings(
         kind, f"python -m {program}", description, arguments
     )
-    known = ArithmeticError, ImportError, OSError, TypeError, ValueError
-    expected = *known, SafetensorError  # which says that the disk is full
+    expected = ArithmeticError, ImportError, OSError, TypeError, ValueError
     try:
         command(*found)
     except KeyboardInterrupt as stop:
